@@ -1,0 +1,331 @@
+"""Adapters and their lineage. Files are immutable and named by content; what is served is the last row of a log.
+
+`adapters/<id>/` is made whole by renaming a directory that was written and synced elsewhere, and only then does
+a row name it, so a half-written adapter can never be live. Which adapter serves is decided by `activations`, an
+append-only log: going live, rolling back and choosing by hand are each one small insert, and the host reads the
+newest row at the next turn border. Adapters are never merged into each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from store import decisions, settings, units
+from store.db import Store, explained
+from store.errors import AdapterFileError, NotFound, UsageError
+from store.ids import now
+from store.types import Actor, AdapterState, UnitUse
+
+GGUF_NAME = "adapter.gguf"
+MANIFEST_NAME = "manifest.json"
+ID_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One adapter's row. ``version`` counts up per base model and is what people see (v1, v2 …)."""
+
+    id: str
+    version: int
+    base_hash: str
+    parent: str | None
+    state: AdapterState
+    created: str
+    run: str | None
+    manifest: dict[str, Any]
+    gate: dict[str, Any]
+    reason: str | None
+    units: list[str]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What the host should serve for a base: an adapter with its scale, or the base alone."""
+
+    adapter: Adapter | None
+    scale: float
+    activation: int | None
+
+
+def active(store: Store, base_hash: str) -> Serving:
+    """What serves now for this base. No activation yet means the base alone."""
+    row = store.conn.execute(
+        "SELECT * FROM activations WHERE base_hash = ? ORDER BY id DESC LIMIT 1", (base_hash,)
+    ).fetchone()
+    if row is None or row["adapter"] is None:
+        return Serving(None, 1.0, None if row is None else row["id"])
+    return Serving(get(store, row["adapter"]), row["scale"], row["id"])
+
+
+def files(store: Store, adapter: str) -> Path:
+    """The directory that holds an adapter's files."""
+    return store.home.adapters / adapter
+
+
+def install(store: Store, made: Path) -> str:
+    """Move a directory with a finished adapter into place, whole or not at all; returns the adapter's id.
+
+    ``made`` must hold ``adapter.gguf`` and lie under the same data directory. Nothing serves it yet.
+    """
+    with explained(store.home):
+        gguf = made / GGUF_NAME
+        with gguf.open("rb") as file:
+            adapter = hashlib.file_digest(file, "sha256").hexdigest()[:ID_LENGTH]
+        for file_path in sorted(made.iterdir()):
+            _sync(file_path)
+        _sync(made)
+        target = files(store, adapter)
+        if target.exists():
+            shutil.rmtree(made)
+        else:
+            made.rename(target)
+            _sync(target.parent)
+    return adapter
+
+
+def add_candidate(
+    store: Store,
+    adapter: str,
+    *,
+    base_hash: str,
+    run: str,
+    manifest: dict[str, Any],
+    uses: Sequence[tuple[units.Unit, UnitUse]],
+) -> Adapter:
+    """Enter an installed adapter as a candidate, with the units its run saw. Entering it twice changes nothing."""
+    with store.write() as connection:
+        if connection.execute("SELECT 1 FROM adapters WHERE id = ?", (adapter,)).fetchone() is None:
+            version = connection.execute(
+                "SELECT coalesce(max(version), 0) + 1 FROM adapters WHERE base_hash = ?", (base_hash,)
+            ).fetchone()[0]
+            serving = active(store, base_hash)
+            connection.execute(
+                "INSERT INTO adapters (id, version, base_hash, parent, state, created, run, manifest, gate) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, '{}')",
+                (
+                    adapter,
+                    version,
+                    base_hash,
+                    serving.adapter.id if serving.adapter else None,
+                    AdapterState.CANDIDATE,
+                    now(),
+                    run,
+                    json.dumps(manifest, sort_keys=True),
+                ),
+            )
+            units.record_uses(store, adapter, uses)
+    return get(store, adapter)
+
+
+def publish(store: Store, adapter: str, gate: dict[str, Any]) -> bool:
+    """Make a candidate that passed the gate live, unless the owner pinned another; says whether it went live."""
+    with store.write() as connection:
+        candidate = get(store, adapter)
+        _write_gate(connection, adapter, gate)
+        pinned = settings.get(store, settings.PINNED)
+        if pinned is not None:
+            decisions.append(
+                store, "promotion", {"adapter": adapter, "gate": gate, "pinned": pinned}, {"action": "keep"}
+            )
+            return False
+        decisions.append(
+            store,
+            "promotion",
+            {"adapter": adapter, "gate": gate, "units": candidate.units},
+            {"action": "promote", "rollback_to": candidate.parent},
+        )
+        _activate(connection, candidate, 1.0, Actor.GATE, "passed the gate")
+        units.settle(store, adapter)
+    return True
+
+
+def reject(store: Store, adapter: str, gate: dict[str, Any], reason: str) -> None:
+    """Close a candidate that must not serve, with the reason."""
+    with store.write() as connection:
+        _write_gate(connection, adapter, gate)
+        connection.execute(
+            "UPDATE adapters SET state = ?, reason = ? WHERE id = ?", (AdapterState.REJECTED, reason, adapter)
+        )
+        decisions.append(
+            store, "promotion", {"adapter": adapter, "gate": gate}, {"action": "reject", "reason": reason}
+        )
+
+
+def withdraw(store: Store, adapter: str, reason: str) -> Serving:
+    """The host could not load an adapter: mark it and fall back to its parent; returns what serves instead."""
+    with store.write() as connection:
+        broken = get(store, adapter)
+        connection.execute(
+            "UPDATE adapters SET state = ?, reason = ? WHERE id = ?", (AdapterState.REJECTED, reason, adapter)
+        )
+        decisions.append(store, "withdrawal", {"adapter": adapter, "reason": reason}, {"action": "fall back"})
+        serving = active(store, broken.base_hash)
+        if serving.adapter is None or serving.adapter.id != adapter:
+            return serving
+        _activate(connection, _usable_parent(store, broken), 1.0, Actor.HOST, reason, broken.base_hash)
+        return active(store, broken.base_hash)
+
+
+def use(store: Store, base_hash: str, adapter: str | None, scale: float = 1.0) -> Serving:
+    """Let the owner choose what serves; None is the base alone.
+
+    Raises:
+        UsageError: the adapter is of another base, was refused, or the scale is outside 0 to 1.
+        AdapterFileError: its files are gone.
+    """
+    if not 0.0 <= scale <= 1.0:
+        raise UsageError(f"an adapter's scale is between 0 and 1, not {scale:g}")
+    with store.write() as connection:
+        chosen = get(store, adapter) if adapter is not None else None
+        if chosen is not None:
+            if chosen.base_hash != base_hash:
+                raise UsageError(
+                    f"adapter {chosen.id} was made for another model: switch to that model first"
+                )
+            if chosen.state in (AdapterState.REJECTED, AdapterState.TAINTED):
+                why = chosen.reason or "it did not pass the gate"
+                raise UsageError(f"adapter {chosen.id} is {chosen.state} and cannot serve: {why}")
+            if not (files(store, chosen.id) / GGUF_NAME).exists():
+                raise AdapterFileError(f"the files of adapter {chosen.id} are gone: choose another one")
+        _activate(connection, chosen, scale, Actor.OWNER, "chosen by the owner", base_hash)
+    return active(store, base_hash)
+
+
+def rollback(store: Store, base_hash: str) -> tuple[Adapter, Serving]:
+    """Go back to what served before the active adapter; returns the adapter taken back and what serves now.
+
+    Raises:
+        UsageError: the base model serves already.
+    """
+    with store.write() as connection:
+        serving = active(store, base_hash)
+        if serving.adapter is None:
+            raise UsageError("the base model serves already: there is nothing to roll back")
+        _activate(
+            connection,
+            _usable_parent(store, serving.adapter),
+            1.0,
+            Actor.OWNER,
+            f"rolled back from v{serving.adapter.version}",
+            base_hash,
+        )
+    return serving.adapter, active(store, base_hash)
+
+
+def delete(store: Store, adapter: str) -> None:
+    """Delete an adapter's files. Its row stays, so that lineage and decisions can still be read.
+
+    Raises:
+        UsageError: it serves now.
+    """
+    row = get(store, adapter)
+    serving = active(store, row.base_hash)
+    if serving.adapter is not None and serving.adapter.id == adapter:
+        raise UsageError(f"adapter {adapter} serves now: roll back or choose another one first")
+    with store.write() as connection:
+        orphans = connection.execute(
+            "SELECT unit FROM unit_uses WHERE adapter = ? AND unit NOT IN "
+            "(SELECT unit FROM unit_uses WHERE adapter != ?)",
+            (adapter, adapter),
+        ).fetchall()
+        connection.execute("DELETE FROM unit_uses WHERE adapter = ?", (adapter,))
+        for orphan in orphans:
+            units.refuse(store, orphan["unit"], f"its adapter v{row.version} was deleted")
+        connection.execute(
+            "UPDATE adapters SET state = ?, reason = 'deleted by the owner' WHERE id = ?",
+            (AdapterState.DELETED, adapter),
+        )
+        decisions.append(store, "deletion", {"adapter": adapter}, {"action": "delete files"})
+    shutil.rmtree(files(store, adapter), ignore_errors=True)
+
+
+def get(store: Store, adapter: str) -> Adapter:
+    """One adapter by its full id."""
+    row = store.conn.execute("SELECT * FROM adapters WHERE id = ?", (adapter,)).fetchone()
+    if row is None:
+        raise NotFound(f"no adapter has the id {adapter}")
+    return _adapter(store, row)
+
+
+def list_(store: Store, base_hash: str | None = None) -> list[Adapter]:
+    """All adapters of a base (or of every base), newest first."""
+    rows = store.conn.execute(
+        "SELECT * FROM adapters WHERE ?1 IS NULL OR base_hash = ?1 ORDER BY created DESC, version DESC",
+        (base_hash,),
+    ).fetchall()
+    return [_adapter(store, row) for row in rows]
+
+
+def _activate(
+    connection: sqlite3.Connection,
+    adapter: Adapter | None,
+    scale: float,
+    actor: Actor,
+    reason: str,
+    base_hash: str | None = None,
+) -> None:
+    base = base_hash if adapter is None else adapter.base_hash
+    connection.execute(
+        "UPDATE adapters SET state = ? WHERE base_hash = ? AND state = ?",
+        (AdapterState.RETIRED, base, AdapterState.ACTIVE),
+    )
+    if adapter is not None:
+        connection.execute("UPDATE adapters SET state = ? WHERE id = ?", (AdapterState.ACTIVE, adapter.id))
+    connection.execute(
+        "INSERT INTO activations (created, base_hash, adapter, scale, actor, reason) VALUES (?, ?, ?, ?, ?, ?)",
+        (now(), base, adapter.id if adapter else None, scale, actor, reason),
+    )
+
+
+def _usable_parent(store: Store, adapter: Adapter) -> Adapter | None:
+    """The nearest ancestor that can serve, or None for the base."""
+    parent = adapter.parent
+    while parent is not None:
+        candidate = get(store, parent)
+        usable = candidate.state in (AdapterState.ACTIVE, AdapterState.RETIRED)
+        if usable and (files(store, candidate.id) / GGUF_NAME).exists():
+            return candidate
+        parent = candidate.parent
+    return None
+
+
+def _write_gate(connection: sqlite3.Connection, adapter: str, gate: dict[str, Any]) -> None:
+    connection.execute(
+        "UPDATE adapters SET gate = ? WHERE id = ?", (json.dumps(gate, sort_keys=True), adapter)
+    )
+
+
+def _adapter(store: Store, row: sqlite3.Row) -> Adapter:
+    trained = store.conn.execute(
+        'SELECT unit FROM unit_uses WHERE adapter = ? AND "use" != ? ORDER BY rowid',
+        (row["id"], UnitUse.HELD_OUT),
+    )
+    return Adapter(
+        row["id"],
+        row["version"],
+        row["base_hash"],
+        row["parent"],
+        AdapterState(row["state"]),
+        row["created"],
+        row["run"],
+        json.loads(row["manifest"]),
+        json.loads(row["gate"]),
+        row["reason"],
+        [use["unit"] for use in trained],
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

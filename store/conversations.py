@@ -1,0 +1,459 @@
+"""Conversations as trees of messages. Nothing is overwritten: regenerate and edit make siblings.
+
+The rejected reply is half of what the learner learns from, so it stays. The owner's message is saved before
+anything is generated, the reply's row exists from its first moment with status `generating`, and its text is
+checkpointed while it streams: whatever dies, at most the last half second of a reply is lost. A message's
+`path_hash` covers the text of all messages up to it, which is how a client that only resends its transcript is
+matched to its conversation. `head` is the leaf the owner looked at last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.db import Store
+from store.errors import NotFound, UsageError
+from store.ids import new_id, now
+from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role
+
+TITLE_LENGTH = 60
+
+
+@dataclass(frozen=True)
+class Message:
+    """One node of a conversation, without its token arrays (see `tokens`)."""
+
+    id: str
+    conversation: str
+    parent: str | None
+    role: Role
+    text: str
+    status: MessageStatus
+    created: str
+    base_hash: str | None = None
+    adapter: str | None = None
+    scale: float | None = None
+    finish_reason: FinishReason | None = None
+    error_class: ErrorClass | None = None
+    error: str | None = None
+    left_out: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    sampler: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What the model saw and said: token ids, and natural-log probabilities at temperature 1 per reply token."""
+
+    prompt: list[int]
+    completion: list[int]
+    logprobs: list[float]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation's head row."""
+
+    id: str
+    title: str
+    created: str
+    updated: str
+    source: str
+    head: str | None
+    train: Consent
+    messages: int = 0
+
+
+@dataclass(frozen=True)
+class ReplyStart:
+    """Everything that is known when a reply begins: the harness state that made it."""
+
+    base_hash: str
+    adapter: str | None
+    scale: float
+    sampler: dict[str, Any]
+    template: str
+    prompt_tokens: Sequence[int]
+    left_out: int = 0
+    context_items: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ReplyEnd:
+    """Everything that is known when a reply has ended."""
+
+    text: str
+    status: MessageStatus
+    finish_reason: FinishReason
+    completion_tokens: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+    error_class: ErrorClass | None = None
+    error: str | None = None
+    usage: dict[str, int] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+def title_from(text: str) -> str:
+    """The first line of a first message, cut at a word near sixty characters."""
+    line = " ".join(text.strip().splitlines()[0].split()) if text.strip() else "(empty)"
+    if len(line) <= TITLE_LENGTH:
+        return line
+    cut = line[:TITLE_LENGTH]
+    return (cut.rsplit(" ", 1)[0] if " " in cut[20:] else cut) + "…"
+
+
+def create(store: Store, title: str, source: str) -> str:
+    """Start a conversation; returns its id. ``source`` is the client: chat, cli or api."""
+    conversation, moment = new_id("c"), now()
+    with store.write() as connection:
+        connection.execute(
+            "INSERT INTO conversations (id, title, created, updated, source, keep_history, feed_memory, train) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (conversation, title, moment, moment, source, Consent.ALLOW, Consent.ALLOW, Consent.ALLOW),
+        )
+    return conversation
+
+
+def append(store: Store, conversation: str, role: Role, text: str, parent: str | None) -> Message:
+    """Save a finished message that the model did not write here (what the owner typed, or a client's transcript)."""
+    message, moment = new_id("m"), now()
+    with store.write() as connection:
+        connection.execute(
+            "INSERT INTO messages (id, conversation, parent, role, text, status, created, finished, path_hash) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                message,
+                conversation,
+                parent,
+                role,
+                text,
+                MessageStatus.COMPLETE,
+                moment,
+                moment,
+                path_hash(_parent_hash(connection, parent), role, text),
+            ),
+        )
+        _touch(connection, conversation, message, moment)
+    return get_message(store, message)
+
+
+def append_user(store: Store, conversation: str, text: str, parent: str | None) -> Message:
+    """Save what the owner typed, before anything is generated from it."""
+    return append(store, conversation, Role.USER, text, parent)
+
+
+def begin_reply(store: Store, conversation: str, parent: str | None, start: ReplyStart) -> Message:
+    """Save the row of a reply that is about to be generated."""
+    message, moment = new_id("m"), now()
+    tokens = _pack("i", start.prompt_tokens)
+    with store.write() as connection:
+        connection.execute(
+            "INSERT INTO messages (id, conversation, parent, role, text, status, created, base_hash, adapter, scale, "
+            "sampler, template, context_items, context_hash, prompt_tokens, left_out) "
+            "VALUES (?, ?, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                message,
+                conversation,
+                parent,
+                Role.ASSISTANT,
+                MessageStatus.GENERATING,
+                moment,
+                start.base_hash,
+                start.adapter,
+                start.scale,
+                json.dumps(start.sampler, sort_keys=True),
+                start.template,
+                json.dumps(list(start.context_items)),
+                hashlib.sha256(tokens).hexdigest(),
+                tokens,
+                start.left_out,
+            ),
+        )
+        _touch(connection, conversation, message, moment)
+    return get_message(store, message)
+
+
+def checkpoint(store: Store, message: str, text: str) -> None:
+    """Save the text so far of a reply that still streams."""
+    with store.write() as connection:
+        connection.execute(
+            "UPDATE messages SET text = ? WHERE id = ? AND status = ?",
+            (text, message, MessageStatus.GENERATING),
+        )
+
+
+def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
+    """Close a reply. From here on its record cannot change."""
+    with store.write() as connection:
+        row = connection.execute(
+            "SELECT parent, conversation FROM messages WHERE id = ?", (message,)
+        ).fetchone()
+        if row is None:
+            raise NotFound(f"no message has the id {message}")
+        moment = now()
+        connection.execute(
+            "UPDATE messages SET text = ?, status = ?, finished = ?, path_hash = ?, completion_tokens = ?, "
+            "logprobs = ?, finish_reason = ?, error_class = ?, error = ?, usage = ?, timings = ? "
+            "WHERE id = ? AND status = ?",
+            (
+                end.text,
+                end.status,
+                moment,
+                path_hash(_parent_hash(connection, row["parent"]), Role.ASSISTANT, end.text),
+                _pack("i", end.completion_tokens),
+                _pack("f", end.logprobs),
+                end.finish_reason,
+                end.error_class,
+                end.error,
+                json.dumps(end.usage),
+                json.dumps(end.timings),
+                message,
+                MessageStatus.GENERATING,
+            ),
+        )
+    return get_message(store, message)
+
+
+def recover(store: Store) -> int:
+    """Close replies that a dead host left open, keeping their text; returns how many. Infrastructure, not quality."""
+    rows = store.conn.execute(
+        "SELECT id, text FROM messages WHERE status = ?", (MessageStatus.GENERATING,)
+    ).fetchall()
+    for row in rows:
+        finish_reply(
+            store,
+            row["id"],
+            ReplyEnd(
+                text=row["text"],
+                status=MessageStatus.FAILED,
+                finish_reason=FinishReason.ERROR,
+                error_class=ErrorClass.HOST_DOWN,
+                error="the host ended before the reply did",
+            ),
+        )
+    return len(rows)
+
+
+def get_message(store: Store, message: str) -> Message:
+    """One message by its full id."""
+    row = store.conn.execute(f"SELECT {_COLUMNS} FROM messages WHERE id = ?", (message,)).fetchone()
+    if row is None:
+        raise NotFound(f"no message has the id {message}")
+    return _message(row)
+
+
+def tokens(store: Store, message: str) -> Tokens:
+    """The token arrays of a reply; empty where there are none."""
+    row = store.conn.execute(
+        "SELECT prompt_tokens, completion_tokens, logprobs FROM messages WHERE id = ?", (message,)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"no message has the id {message}")
+    return Tokens(
+        list(_unpack("i", row["prompt_tokens"])),
+        list(_unpack("i", row["completion_tokens"])),
+        list(_unpack("f", row["logprobs"])),
+    )
+
+
+def path(store: Store, message: str) -> list[Message]:
+    """The messages from the root to this one."""
+    rows = store.conn.execute(
+        f"""
+        WITH RECURSIVE up(id, depth) AS (
+          SELECT ?, 0
+          UNION ALL
+          SELECT messages.parent, up.depth + 1 FROM messages JOIN up ON messages.id = up.id
+          WHERE messages.parent IS NOT NULL
+        )
+        SELECT {_COLUMNS} FROM messages JOIN up USING (id) ORDER BY up.depth DESC
+        """,
+        (message,),
+    ).fetchall()
+    if not rows:
+        raise NotFound(f"no message has the id {message}")
+    return [_message(row) for row in rows]
+
+
+def siblings(store: Store, message: str) -> list[Message]:
+    """All messages with the same parent, in the order they were made, this one included."""
+    node = get_message(store, message)
+    rows = store.conn.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE conversation = ? AND parent IS ? AND role = ? ORDER BY rowid",
+        (node.conversation, node.parent, node.role),
+    )
+    return [_message(row) for row in rows]
+
+
+def children(store: Store, message: str) -> list[Message]:
+    """The direct answers to a message."""
+    rows = store.conn.execute(f"SELECT {_COLUMNS} FROM messages WHERE parent = ? ORDER BY rowid", (message,))
+    return [_message(row) for row in rows]
+
+
+def select(store: Store, message: str) -> str:
+    """Make the newest leaf below a message the conversation's head; returns that leaf."""
+    node = get_message(store, message)
+    leaf = node.id
+    while below := children(store, leaf):
+        leaf = below[-1].id
+    with store.write() as connection:
+        connection.execute("UPDATE conversations SET head = ? WHERE id = ?", (leaf, node.conversation))
+    return leaf
+
+
+def get(store: Store, conversation: str) -> Conversation:
+    """One conversation by its full id."""
+    row = store.conn.execute(
+        "SELECT *, (SELECT count(*) FROM messages WHERE conversation = conversations.id) AS messages "
+        "FROM conversations WHERE id = ?",
+        (conversation,),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"no conversation has the id {conversation}")
+    return _conversation(row)
+
+
+def list_(store: Store, limit: int = 200) -> list[Conversation]:
+    """The conversations, the last used first."""
+    rows = store.conn.execute(
+        "SELECT *, (SELECT count(*) FROM messages WHERE conversation = conversations.id) AS messages "
+        "FROM conversations ORDER BY updated DESC, rowid DESC LIMIT ?",
+        (limit,),
+    )
+    return [_conversation(row) for row in rows]
+
+
+def rename(store: Store, conversation: str, title: str) -> None:
+    """Give a conversation another title.
+
+    Raises:
+        UsageError: the title is empty.
+    """
+    if not title.strip():
+        raise UsageError("a title needs at least one visible character")
+    get(store, conversation)
+    with store.write() as connection:
+        connection.execute("UPDATE conversations SET title = ? WHERE id = ?", (title.strip(), conversation))
+
+
+def set_training_consent(store: Store, conversation: str, consent: Consent) -> None:
+    """Turn the dial that says whether a conversation may be trained on."""
+    get(store, conversation)
+    with store.write() as connection:
+        connection.execute("UPDATE conversations SET train = ? WHERE id = ?", (consent, conversation))
+
+
+def delete(store: Store, conversation: str) -> None:
+    """Delete a conversation that no adapter has learned from.
+
+    Raises:
+        UsageError: an adapter has learned from it; deleting the text would not take that back.
+    """
+    get(store, conversation)
+    with store.write() as connection:
+        taught = connection.execute(
+            "SELECT DISTINCT adapter FROM unit_uses JOIN units ON units.id = unit_uses.unit WHERE conversation = ?",
+            (conversation,),
+        ).fetchall()
+        if taught:
+            names = ", ".join(row["adapter"] for row in taught)
+            raise UsageError(
+                f"adapters learned from this conversation ({names}): delete those first, or keep it; "
+                "nothing was changed"
+            )
+        mine = "SELECT id FROM messages WHERE conversation = ?"
+        connection.execute("PRAGMA defer_foreign_keys = ON")
+        connection.execute("DELETE FROM units WHERE conversation = ?", (conversation,))
+        connection.execute(f"DELETE FROM judged WHERE message IN ({mine})", (conversation,))
+        connection.execute(f"DELETE FROM signals WHERE message IN ({mine})", (conversation,))
+        connection.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
+        connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+
+
+def by_path(store: Store, digest: str) -> Message | None:
+    """The newest finished message whose whole path has this hash, or None."""
+    row = store.conn.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE path_hash = ? ORDER BY rowid DESC LIMIT 1", (digest,)
+    ).fetchone()
+    return None if row is None else _message(row)
+
+
+def path_hash(parent: str, role: Role, text: str) -> str:
+    """Hash of a message and, through ``parent`` (empty for none), of everything before it."""
+    return hashlib.sha256("\x00".join((parent, role, text)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_COLUMNS = (
+    "messages.id, conversation, parent, role, text, status, created, base_hash, adapter, scale, "
+    "finish_reason, error_class, error, left_out, usage, timings, sampler"
+)
+
+
+def _message(row: sqlite3.Row) -> Message:
+    return Message(
+        id=row["id"],
+        conversation=row["conversation"],
+        parent=row["parent"],
+        role=Role(row["role"]),
+        text=row["text"],
+        status=MessageStatus(row["status"]),
+        created=row["created"],
+        base_hash=row["base_hash"],
+        adapter=row["adapter"],
+        scale=row["scale"],
+        finish_reason=FinishReason(row["finish_reason"]) if row["finish_reason"] else None,
+        error_class=ErrorClass(row["error_class"]) if row["error_class"] else None,
+        error=row["error"],
+        left_out=row["left_out"],
+        usage=json.loads(row["usage"] or "{}"),
+        timings=json.loads(row["timings"] or "{}"),
+        sampler=json.loads(row["sampler"] or "{}"),
+    )
+
+
+def _conversation(row: sqlite3.Row) -> Conversation:
+    return Conversation(
+        row["id"],
+        row["title"],
+        row["created"],
+        row["updated"],
+        row["source"],
+        row["head"],
+        Consent(row["train"]),
+        row["messages"],
+    )
+
+
+def _touch(connection: sqlite3.Connection, conversation: str, head: str, moment: str) -> None:
+    changed = connection.execute(
+        "UPDATE conversations SET head = ?, updated = ? WHERE id = ?", (head, moment, conversation)
+    )
+    if changed.rowcount == 0:
+        raise NotFound(f"no conversation has the id {conversation}")
+
+
+def _parent_hash(connection: sqlite3.Connection, parent: str | None) -> str:
+    if parent is None:
+        return ""
+    row = connection.execute("SELECT path_hash FROM messages WHERE id = ?", (parent,)).fetchone()
+    if row is None:
+        raise NotFound(f"no message has the id {parent}")
+    return str(row["path_hash"] or "")
+
+
+def _pack(code: str, values: Iterable[float]) -> bytes:
+    return array(code, values).tobytes()
+
+
+def _unpack(code: str, data: bytes | None) -> array[Any]:
+    values: array[Any] = array(code)
+    values.frombytes(data or b"")
+    return values

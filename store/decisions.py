@@ -1,0 +1,97 @@
+"""The log of what Mynah decided by itself: append-only, each record hashed over the one before it.
+
+A record holds the inputs a decision was made from and the choice, as canonical JSON, so that it can be made
+again from the record alone; changing a past record breaks every hash after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from store.db import Store
+from store.errors import NotFound
+from store.ids import new_id, now
+
+GENESIS = "0" * 64
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision as stored."""
+
+    id: str
+    created: str
+    kind: str
+    inputs: dict[str, Any]
+    choice: dict[str, Any]
+    previous: str
+    hash: str
+
+
+def append(store: Store, kind: str, inputs: dict[str, Any], choice: dict[str, Any]) -> str:
+    """Record a decision and return its id."""
+    with store.write() as connection:
+        last = connection.execute("SELECT hash FROM decisions ORDER BY seq DESC LIMIT 1").fetchone()
+        previous = last["hash"] if last else GENESIS
+        decision, created = new_id("d"), now()
+        connection.execute(
+            "INSERT INTO decisions (id, created, kind, inputs, choice, previous, hash) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                decision,
+                created,
+                kind,
+                _canonical(inputs),
+                _canonical(choice),
+                previous,
+                _digest(decision, created, kind, _canonical(inputs), _canonical(choice), previous),
+            ),
+        )
+    return decision
+
+
+def list_(store: Store, limit: int = 100) -> list[Decision]:
+    """The newest decisions, newest first."""
+    rows = store.conn.execute("SELECT * FROM decisions ORDER BY seq DESC LIMIT ?", (limit,))
+    return [_decision(row) for row in rows]
+
+
+def get(store: Store, decision: str) -> Decision:
+    """One decision by its id."""
+    row = store.conn.execute("SELECT * FROM decisions WHERE id = ?", (decision,)).fetchone()
+    if row is None:
+        raise NotFound(f"no decision has the id {decision}")
+    return _decision(row)
+
+
+def broken_at(store: Store) -> str | None:
+    """The id of the first record whose hash does not fit, or None when the chain is whole."""
+    previous = GENESIS
+    for row in store.conn.execute("SELECT * FROM decisions ORDER BY seq"):
+        expected = _digest(row["id"], row["created"], row["kind"], row["inputs"], row["choice"], previous)
+        if row["previous"] != previous or row["hash"] != expected:
+            return str(row["id"])
+        previous = row["hash"]
+    return None
+
+
+def _canonical(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+
+
+def _decision(row: Any) -> Decision:
+    return Decision(
+        row["id"],
+        row["created"],
+        row["kind"],
+        json.loads(row["inputs"]),
+        json.loads(row["choice"]),
+        row["previous"],
+        row["hash"],
+    )

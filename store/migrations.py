@@ -1,0 +1,298 @@
+"""The schema, one numbered function per step, each applied in a transaction of its own by sqlite-utils.
+
+What must not change cannot: triggers refuse updates to signals and decisions, and to the causal part of a
+finished message (its text, tokens, log-probabilities, versions). Rewards are late-bound: they are new rows,
+never a change to what happened. Token ids are stored as little-endian int32, log-probabilities as float32.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlite_utils import Database, Migrations
+from sqlite_utils.db import Table
+
+migrations = Migrations("mynah")
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a database up to date, one immediate transaction per migration.
+
+    Immediate, so that of two processes that start at once the second waits and then finds nothing left to do.
+    """
+    database = Database(connection, execute_plugins=False)
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            pending = [migration.name for migration in migrations.pending(database)]
+            if pending:
+                migrations.apply(database, stop_before=pending[1:2])
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        if not pending:
+            return
+
+
+@migrations()
+def m001_conversations_signals_learning(db: Database) -> None:
+    """Conversations as trees, signals, learning units, adapters and their lineage, runs, decisions."""
+    _conversations(db)
+    _signals(db)
+    _adapters(db)
+    _learning(db)
+    _table(db, "settings").create({"key": str, "value": str}, pk="key", not_null={"value"})
+    db.execute("PRAGMA user_version = 1")
+
+
+@migrations()
+def m002_origins_of_imported_messages(db: Database) -> None:
+    """What an imported message was called where it came from, as a hash: importing it again adds nothing.
+
+    Goes with its message: a hash of something forgotten must not stay. ``model`` names a model we have no hash of.
+    """
+    db.execute(
+        "CREATE TABLE origins (message TEXT PRIMARY KEY NOT NULL REFERENCES messages (id) ON DELETE CASCADE, "
+        "origin TEXT NOT NULL UNIQUE, model TEXT) WITHOUT ROWID"
+    )
+    db.execute("PRAGMA user_version = 2")
+
+
+def _table(db: Database, name: str) -> Table:
+    table = db.table(name)
+    assert isinstance(table, Table)
+    return table
+
+
+def _conversations(db: Database) -> None:
+    _table(db, "conversations").create(
+        {
+            "id": str,
+            "title": str,
+            "created": str,
+            "updated": str,
+            "source": str,
+            "head": str,
+            "keep_history": str,
+            "feed_memory": str,
+            "train": str,
+        },
+        pk="id",
+        not_null={"title", "created", "updated", "source", "keep_history", "feed_memory", "train"},
+    )
+    _table(db, "messages").create(
+        {
+            "id": str,
+            "conversation": str,
+            "parent": str,
+            "role": str,
+            "text": str,
+            "status": str,
+            "created": str,
+            "finished": str,
+            "path_hash": str,
+            "base_hash": str,
+            "adapter": str,
+            "scale": float,
+            "sampler": str,
+            "template": str,
+            "context_items": str,
+            "context_hash": str,
+            "prompt_tokens": bytes,
+            "completion_tokens": bytes,
+            "logprobs": bytes,
+            "finish_reason": str,
+            "error_class": str,
+            "error": str,
+            "left_out": int,
+            "usage": str,
+            "timings": str,
+        },
+        pk="id",
+        not_null={"conversation", "role", "text", "status", "created", "left_out"},
+        defaults={"left_out": 0},
+        foreign_keys=[("conversation", "conversations", "id"), ("parent", "messages", "id")],
+    )
+    messages = _table(db, "messages")
+    messages.create_index(["conversation", "created"])
+    messages.create_index(["parent"])
+    messages.create_index(["path_hash"])
+    db.execute("CREATE INDEX idx_messages_open ON messages (status) WHERE status = 'generating'")
+    db.execute(
+        """
+        CREATE TRIGGER messages_causal_record BEFORE UPDATE OF
+          conversation, parent, role, text, status, base_hash, adapter, scale, sampler, template, context_items,
+          prompt_tokens, completion_tokens, logprobs, finish_reason
+        ON messages WHEN OLD.status != 'generating'
+        BEGIN SELECT RAISE(ABORT, 'a finished message cannot be changed'); END
+        """
+    )
+    # Trigram: the default tokenizer finds nothing inside Chinese, Japanese or Korean text, nor `C++`.
+    db.execute("CREATE VIRTUAL TABLE messages_fts USING fts5(text, content='messages', tokenize='trigram')")
+    db.execute(
+        """
+        CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages BEGIN
+          INSERT INTO messages_fts (rowid, text) VALUES (NEW.rowid, NEW.text);
+        END
+        """
+    )
+    db.execute(
+        """
+        CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages BEGIN
+          INSERT INTO messages_fts (messages_fts, rowid, text) VALUES ('delete', OLD.rowid, OLD.text);
+        END
+        """
+    )
+    db.execute(
+        """
+        CREATE TRIGGER messages_fts_update AFTER UPDATE OF text ON messages BEGIN
+          INSERT INTO messages_fts (messages_fts, rowid, text) VALUES ('delete', OLD.rowid, OLD.text);
+          INSERT INTO messages_fts (rowid, text) VALUES (NEW.rowid, NEW.text);
+        END
+        """
+    )
+
+
+def _signals(db: Database) -> None:
+    _table(db, "signals").create(
+        {
+            "id": str,
+            "message": str,
+            "kind": str,
+            "value": float,
+            "text": str,
+            "source": str,
+            "confidence": float,
+            "created": str,
+            "supersedes": str,
+        },
+        pk="id",
+        not_null={"message", "kind", "source", "confidence", "created"},
+        foreign_keys=[("message", "messages", "id"), ("supersedes", "signals", "id")],
+    )
+    _table(db, "signals").create_index(["message"])
+    _append_only(db, "signals")
+
+
+def _adapters(db: Database) -> None:
+    _table(db, "adapters").create(
+        {
+            "id": str,
+            "version": int,
+            "base_hash": str,
+            "parent": str,
+            "state": str,
+            "created": str,
+            "run": str,
+            "manifest": str,
+            "gate": str,
+            "reason": str,
+        },
+        pk="id",
+        not_null={"version", "base_hash", "state", "created", "manifest", "gate"},
+        foreign_keys=[("parent", "adapters", "id")],
+    )
+    db.execute("CREATE UNIQUE INDEX idx_adapters_version ON adapters (base_hash, version)")
+    _table(db, "activations").create(
+        {
+            "id": int,
+            "created": str,
+            "base_hash": str,
+            "adapter": str,
+            "scale": float,
+            "actor": str,
+            "reason": str,
+            "undoes": int,
+        },
+        pk="id",
+        not_null={"created", "base_hash", "scale", "actor", "reason"},
+        foreign_keys=[("adapter", "adapters", "id"), ("undoes", "activations", "id")],
+    )
+    _table(db, "activations").create_index(["base_hash"])
+    _append_only(db, "activations")
+
+
+def _learning(db: Database) -> None:
+    _table(db, "units").create(
+        {
+            "id": str,
+            "message": str,
+            "conversation": str,
+            "kind": str,
+            "reward": float,
+            "target": str,
+            "hint": str,
+            "weight": float,
+            "state": str,
+            "reason": str,
+            "signals": str,
+            "content_hash": str,
+            "redaction": str,
+            "created": str,
+            "updated": str,
+        },
+        pk="id",
+        not_null={"message", "conversation", "kind", "reward", "weight", "state", "content_hash", "created"},
+        foreign_keys=[("message", "messages", "id"), ("conversation", "conversations", "id")],
+    )
+    db.execute("CREATE UNIQUE INDEX idx_units_message ON units (message)")
+    _table(db, "units").create_index(["state"])
+    _table(db, "unit_uses").create(
+        {"unit": str, "adapter": str, "use": str, "content_hash": str},
+        pk=("unit", "adapter"),
+        not_null={"use", "content_hash"},
+        foreign_keys=[("unit", "units", "id"), ("adapter", "adapters", "id")],
+    )
+    _table(db, "unit_uses").create_index(["adapter"])
+    _table(db, "judged").create(
+        {"message": str, "created": str, "verdict": str},
+        pk="message",
+        not_null={"created"},
+        foreign_keys=[("message", "messages", "id")],
+    )
+    _table(db, "learning_runs").create(
+        {
+            "id": str,
+            "trigger": str,
+            "state": str,
+            "outcome": str,
+            "created": str,
+            "started": str,
+            "finished": str,
+            "pid": int,
+            "attempts": int,
+            "fraction": float,
+            "note": str,
+            "result": str,
+            "error": str,
+        },
+        pk="id",
+        not_null={"trigger", "state", "created", "attempts"},
+        defaults={"attempts": 0},
+    )
+    _table(db, "learning_runs").create_index(["state"])
+    _table(db, "decisions").create(
+        {
+            "seq": int,
+            "id": str,
+            "created": str,
+            "kind": str,
+            "inputs": str,
+            "choice": str,
+            "previous": str,
+            "hash": str,
+        },
+        pk="seq",
+        not_null={"id", "created", "kind", "inputs", "choice", "previous", "hash"},
+    )
+    db.execute("CREATE UNIQUE INDEX idx_decisions_id ON decisions (id)")
+    _append_only(db, "decisions")
+
+
+def _append_only(db: Database, table: str) -> None:
+    db.execute(
+        f"CREATE TRIGGER {table}_append_only BEFORE UPDATE ON {table} "
+        f"BEGIN SELECT RAISE(ABORT, '{table} are append-only'); END"
+    )

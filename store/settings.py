@@ -1,0 +1,59 @@
+"""Settings of one home: JSON values by key, with their defaults in one place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from store.db import Store
+from store.errors import UsageError
+
+MODEL: Final = "model"
+LEARNING_PAUSED: Final = "learning.paused"
+MIN_UNITS: Final = "learning.min_units"
+IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
+HOST_IDLE_SECONDS: Final = "host.idle_seconds"
+CONTEXT: Final = "host.context"
+PINNED: Final = "adapter.pinned"
+THREADS: Final = "host.threads"
+SYSTEM_PROMPT: Final = "chat.system_prompt"
+PRIVACY_WORDS: Final = "privacy.words"
+
+DEFAULTS: Final[dict[str, Any]] = {
+    MODEL: None,
+    LEARNING_PAUSED: False,
+    MIN_UNITS: 4,
+    IDLE_LEARN_SECONDS: 120.0,
+    HOST_IDLE_SECONDS: 600.0,
+    CONTEXT: 4096,
+    PINNED: None,
+    THREADS: None,
+    SYSTEM_PROMPT: "You are a helpful AI assistant named Mynah.",
+    PRIVACY_WORDS: [],
+}
+
+
+def get(store: Store, key: str) -> Any:
+    """The value of a known setting, or its default.
+
+    Raises:
+        UsageError: no such setting.
+    """
+    if key not in DEFAULTS:
+        raise UsageError(f"no setting is called {key!r}; known are {', '.join(sorted(DEFAULTS))}")
+    row = store.conn.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
+    return DEFAULTS[key] if row is None else json.loads(row["value"])
+
+
+def put(store: Store, key: str, value: Any) -> None:
+    """Change a known setting; ``None`` brings the default back."""
+    get(store, key)
+    with store.write() as connection:
+        if value is None:
+            connection.execute("DELETE FROM settings WHERE key = ?", (key,))
+        else:
+            connection.execute(
+                "INSERT INTO settings (key, value) VALUES (?, ?) "
+                "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                (key, json.dumps(value, ensure_ascii=False)),
+            )

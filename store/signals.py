@@ -1,0 +1,115 @@
+"""Signals: what happened to a reply, appended when it becomes known and never changed.
+
+Taking a rating back is a new signal with value 0 that supersedes the old one. Each signal brings the reply's
+learning unit up to date in the same transaction, so that "what became of my rating" has an answer at once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from store import conversations, units
+from store.db import Store
+from store.errors import UsageError
+from store.ids import new_id, now
+from store.types import MessageStatus, Role, SignalKind, SignalSource
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One stored signal. ``value`` is +1, -1 or 0 for a thumb, a similarity for a re-query, else None."""
+
+    id: str
+    message: str
+    kind: SignalKind
+    value: float | None
+    text: str | None
+    source: SignalSource
+    confidence: float
+    created: str
+    supersedes: str | None
+
+
+def record(
+    store: Store,
+    message: str,
+    kind: SignalKind,
+    *,
+    value: float | None = None,
+    text: str | None = None,
+    source: SignalSource = SignalSource.USER,
+    confidence: float = 1.0,
+) -> Signal:
+    """Append a signal to a reply and refresh its learning unit. The same kind from the same source is superseded.
+
+    Raises:
+        UsageError: the message is not a reply, or still being written.
+    """
+    reply = conversations.get_message(store, message)
+    if reply.role is not Role.ASSISTANT:
+        raise UsageError(f"{message} is not a reply of the model: only replies can be rated or corrected")
+    if reply.status is MessageStatus.GENERATING:
+        raise UsageError(f"{message} is still being written: stop it first, or wait until it ends")
+    with store.write() as connection:
+        earlier = connection.execute(
+            "SELECT id FROM signals WHERE message = ? AND kind = ? AND source = ? ORDER BY rowid DESC LIMIT 1",
+            (message, kind, source),
+        ).fetchone()
+        signal = Signal(
+            new_id("s"),
+            message,
+            kind,
+            value,
+            text,
+            source,
+            confidence,
+            now(),
+            earlier["id"] if earlier else None,
+        )
+        connection.execute(
+            "INSERT INTO signals (id, message, kind, value, text, source, confidence, created, supersedes) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                signal.id,
+                message,
+                kind,
+                value,
+                text,
+                source,
+                confidence,
+                signal.created,
+                signal.supersedes,
+            ),
+        )
+        units.refresh(store, message)
+    return signal
+
+
+def all_of(store: Store, message: str) -> list[Signal]:
+    """Every signal a reply ever got, oldest first."""
+    rows = store.conn.execute("SELECT * FROM signals WHERE message = ? ORDER BY rowid", (message,))
+    return [_signal(row) for row in rows]
+
+
+def seconds_since_last(store: Store) -> float:
+    """Seconds since anything was said of any reply; infinite where nothing ever was."""
+    row = store.conn.execute("SELECT created FROM signals ORDER BY rowid DESC LIMIT 1").fetchone()
+    if row is None:
+        return float("inf")
+    return (datetime.now(UTC) - datetime.fromisoformat(row["created"])).total_seconds()
+
+
+def _signal(row: sqlite3.Row) -> Signal:
+    return Signal(
+        row["id"],
+        row["message"],
+        SignalKind(row["kind"]),
+        row["value"],
+        row["text"],
+        SignalSource(row["source"]),
+        row["confidence"],
+        row["created"],
+        row["supersedes"],
+    )

@@ -1,0 +1,156 @@
+"""The words the whole project shares, as enums: a status that is a boolean today is a bug tomorrow.
+
+Values are stored as text, so they are part of the schema: rename one only with a migration.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Who speaks in a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class MessageStatus(StrEnum):
+    """How far a message got. User messages are complete when they are saved."""
+
+    GENERATING = "generating"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class FinishReason(StrEnum):
+    """Why a reply ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class ErrorClass(StrEnum):
+    """Infrastructure failures. None of them says anything about the model's quality; unknown counts here too."""
+
+    HOST_DOWN = "host_down"
+    LOAD_FAILED = "load_failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    CONTEXT_OVERFLOW = "context_overflow"
+    DISK_FULL = "disk_full"
+    UNKNOWN = "unknown"
+
+
+class Consent(StrEnum):
+    """One dial of a conversation."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class SignalKind(StrEnum):
+    """What happened to a reply after it was given."""
+
+    THUMB = "thumb"
+    CORRECTION = "correction"
+    REQUERY = "requery"
+    HINT = "hint"
+    REGENERATE = "regenerate"
+    COPY = "copy"
+    STOP = "stop"
+
+
+class SignalSource(StrEnum):
+    """Who says so, in falling order of trust."""
+
+    USER = "user"
+    RULE = "rule"
+    JUDGE = "judge"
+
+
+class UnitKind(StrEnum):
+    """The strongest signal a learning unit rests on."""
+
+    CORRECTION = "correction"
+    THUMB_UP = "thumb_up"
+    THUMB_DOWN = "thumb_down"
+    REQUERY = "requery"
+
+
+class UnitState(StrEnum):
+    """What became of a learning unit."""
+
+    QUEUED = "queued"
+    USED = "used"
+    HELD_OUT = "held_out"
+    REFUSED = "refused"
+
+
+class UnitUse(StrEnum):
+    """How one adapter's run used a unit."""
+
+    TRAINED = "trained"
+    REPLAYED = "replayed"
+    HELD_OUT = "held_out"
+
+
+class AdapterState(StrEnum):
+    """The life of an adapter. Exactly one adapter per base is active, or none (then the base serves)."""
+
+    CANDIDATE = "candidate"
+    ACTIVE = "active"
+    RETIRED = "retired"
+    REJECTED = "rejected"
+    TAINTED = "tainted"
+    DELETED = "deleted"
+
+
+class RunState(StrEnum):
+    """Where a learning run stands."""
+
+    QUEUED = "queued"
+    JUDGING = "judging"
+    PREPARING = "preparing"
+    TRAINING = "training"
+    EXPORTING = "exporting"
+    GATING = "gating"
+    PUBLISHING = "publishing"
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing will happen to this run any more."""
+        return self in (RunState.DONE, RunState.FAILED)
+
+
+class RunOutcome(StrEnum):
+    """What a finished run came to."""
+
+    PROMOTED = "promoted"
+    REJECTED = "rejected"
+    NOTHING_TO_LEARN = "nothing-to-learn"
+    FAILED = "failed"
+
+
+class Trigger(StrEnum):
+    """Why a run was asked for."""
+
+    MANUAL = "manual"
+    ENOUGH_UNITS = "enough-units"
+    IDLE = "idle"
+
+
+class Actor(StrEnum):
+    """Who changed what is served."""
+
+    GATE = "gate"
+    OWNER = "owner"
+    HOST = "host"
