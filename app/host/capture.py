@@ -1,0 +1,156 @@
+"""What is kept of a conversation, and when: the question before anything is generated, the reply while it is.
+
+A question is checked first and saved then, so that a message too long for the model goes back to its writer and
+leaves no trace; once it is saved, nothing that happens to the host can lose it. Incognito has a recorder of its
+own with empty methods: what must not be written has no code that could write it.
+
+A program that talks to the OpenAI endpoint sends its whole transcript each time. The hash of every prefix of it
+is looked up, longest first: where one is known, the new messages join that conversation, so that what a person
+says next is known to follow our reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.host.events import TurnRequest
+from app.host.requests import turns_of
+from app.model.renderer import Turn
+from store import conversations
+from store.conversations import Message, ReplyEnd, ReplyStart
+from store.db import Store
+from store.errors import UsageError
+from store.types import MessageStatus, Role
+
+API_SOURCE = "api"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be answered, read but not saved: ``new`` messages go under ``parent``, the last is answered.
+
+    With nothing new, ``parent`` itself is the message to answer. ``turns`` is the whole conversation for the model.
+    """
+
+    turns: list[Turn]
+    conversation: str | None = None
+    parent: str | None = None
+    new: list[Turn] = field(default_factory=list)
+    source: str = API_SOURCE
+
+
+@dataclass
+class StoreRecorder:
+    """Keeps one reply in the store, under the message it answers."""
+
+    conversation: str
+    user_message: str
+    reply: str | None = None
+
+    def begin(self, store: Store, start: ReplyStart) -> str:
+        """Open the reply's row."""
+        self.reply = conversations.begin_reply(store, self.conversation, self.user_message, start).id
+        return self.reply
+
+    def checkpoint(self, store: Store, text: str) -> None:
+        """Save the text so far."""
+        assert self.reply is not None
+        conversations.checkpoint(store, self.reply, text)
+
+    def finish(self, store: Store, end: ReplyEnd) -> None:
+        """Close the row."""
+        assert self.reply is not None
+        conversations.finish_reply(store, self.reply, end)
+
+
+class Incognito:
+    """Keeps nothing."""
+
+    conversation: str | None = None
+    user_message: str | None = None
+
+    def begin(self, _store: Store, _start: ReplyStart) -> None:
+        """Nothing."""
+
+    def checkpoint(self, _store: Store, _text: str) -> None:
+        """Nothing."""
+
+    def finish(self, _store: Store, _end: ReplyEnd) -> None:
+        """Nothing."""
+
+
+def read(store: Store, request: TurnRequest) -> Question:
+    """What one of our own clients asks.
+
+    Raises:
+        NotFound: a message or conversation that does not exist.
+        UsageError: a message that cannot be answered or gone on from.
+    """
+    if request.incognito:
+        assert request.text is not None
+        return Question([*turns_of(request.incognito_turns), Turn(Role.USER, request.text)])
+    if request.regenerate is not None:
+        reply = conversations.get_message(store, request.regenerate)
+        if reply.role is not Role.ASSISTANT or reply.parent is None:
+            raise UsageError(f"{reply.id} is not a reply: only replies can be made anew")
+        return _again(store, conversations.get_message(store, reply.parent))
+    if request.text is None:
+        assert request.continue_from is not None
+        return _again(store, conversations.get_message(store, request.continue_from))
+    return _under(store, request)
+
+
+def _again(store: Store, asked: Message) -> Question:
+    if asked.role is not Role.USER:
+        raise UsageError(f"{asked.id} is not a message of the owner's: there is nothing to answer")
+    return Question(_turns(conversations.path(store, asked.id)), asked.conversation, asked.id)
+
+
+def _under(store: Store, request: TurnRequest) -> Question:
+    """A new message under a given one, under the conversation's head, or in a conversation of its own."""
+    assert request.text is not None
+    conversation, parent = request.conversation, request.continue_from
+    if parent is not None:
+        conversation = conversations.get_message(store, parent).conversation
+    elif conversation is not None:
+        parent = conversations.get(store, conversation).head
+    before = conversations.path(store, parent) if parent is not None else []
+    if before and before[-1].status is MessageStatus.GENERATING:
+        raise UsageError("the last reply is still being written: stop it, or wait until it ends")
+    new = Turn(Role.USER, request.text)
+    return Question([*_turns(before), new], conversation, parent, [new], request.source)
+
+
+def match(store: Store, transcript: Sequence[Turn]) -> Question:
+    """What a program asks that sends its whole transcript: found in its conversation, or new.
+
+    A transcript that is known to its end is a question asked again, and gets another reply beside the first. A
+    first message alone is never looked up: two people may well begin with "hi".
+    """
+    digests: list[str] = []
+    for turn in transcript:
+        digests.append(conversations.path_hash(digests[-1] if digests else "", turn.role, turn.content))
+    opening = next((index for index, turn in enumerate(transcript) if turn.role is Role.USER), 0) + 1
+    for known in range(len(transcript), opening, -1):
+        found = conversations.by_path(store, digests[known - 1])
+        if found is not None:
+            return Question(list(transcript), found.conversation, found.id, list(transcript[known:]))
+    return Question(list(transcript), new=list(transcript))
+
+
+def save(store: Store, question: Question) -> StoreRecorder:
+    """Save what is new of a question, in one transaction; returns where its reply is to be kept."""
+    with store.write():
+        conversation, parent = question.conversation, question.parent
+        if conversation is None:
+            first = next((turn.content for turn in question.new if turn.role is Role.USER), "")
+            conversation = conversations.create(store, conversations.title_from(first), question.source)
+        for turn in question.new:
+            parent = conversations.append(store, conversation, turn.role, turn.content, parent).id
+        assert parent is not None
+        return StoreRecorder(conversation, parent)
+
+
+def _turns(messages: Sequence[Message]) -> list[Turn]:
+    return [Turn(message.role, message.text) for message in messages]

@@ -1,0 +1,188 @@
+"""One host, put together: model, engine, supervisor and the store's thread, and who has need of them.
+
+Both ways in, our own and the OpenAI endpoint, admit a question the same way: read it, fit it into the window,
+save it, queue it. Reading and saving happen in one thread that has the server's only database connection, so
+the loop that streams replies never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from app.host.capture import Incognito, Question, save
+from app.host.engine import Engine
+from app.host.events import TurnEvent
+from app.host.jobs import Job, Priority, Recorder, Serve
+from app.host.requests import Limits
+from app.host.runtime import Runtime
+from app.host.supervisor import Supervisor
+from store import ids
+from store.activity import Activity
+from store.db import Store
+from store.errors import ContextOverflow
+from store.home import Home
+
+Answer = TypeVar("Answer")
+
+_SMALLEST_RESERVE = 4
+"""A quarter of the window is kept for a reply where that much is wanted; the rest is for what was said."""
+
+
+class Keep(StrEnum):
+    """Whether a turn is kept."""
+
+    RECORD = "record"
+    INCOGNITO = "incognito"
+
+
+class Window(StrEnum):
+    """What happens to a conversation that is longer than the window."""
+
+    DROP_OLDEST = "drop_oldest"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """How a question is to be answered, whoever asks."""
+
+    read: Callable[[Store], Question]
+    limits: Limits
+    client: str
+    priority: Priority
+    keep: Keep = Keep.RECORD
+    window: Window = Window.DROP_OLDEST
+    serve: Serve = Serve.ACTIVE
+    stops: tuple[str, ...] = ()
+
+
+class Host:
+    """What the server's handlers work with."""
+
+    def __init__(
+        self, home: Home, runtime: Runtime, engine: Engine, supervisor: Supervisor, token: str
+    ) -> None:
+        self.home = home
+        self.runtime = runtime
+        self.engine = engine
+        self.supervisor = supervisor
+        self.token = token
+        self.started = ids.now()
+        self.started_at = int(time.time())
+        self.ending = asyncio.Event()
+        self._began = self._needed = self._asked = time.monotonic()
+        self._in_flight = 0
+        self._activity = Activity(home)
+        self._store: Store | None = None
+        self._store_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+
+    async def in_store(self, work: Callable[[Store], Answer]) -> Answer:
+        """Run something on the server's database connection, in the thread that has it."""
+        return await asyncio.get_running_loop().run_in_executor(self._store_thread, self._with_store, work)
+
+    def _with_store(self, work: Callable[[Store], Answer]) -> Answer:
+        if self._store is None:
+            self._store = Store.open(self.home)
+        return work(self._store)
+
+    async def admit(self, ask: Ask, sink: Callable[[TurnEvent], None]) -> Job:
+        """Save a question and queue its reply; the events go to ``sink``.
+
+        Raises:
+            ContextOverflow: it does not fit the window. Nothing was saved.
+            MynahError: it cannot be read or saved. Nothing was saved.
+        """
+        # Before anything else: the learner makes room while the question is still being read.
+        self._activity.hold()
+        arrived = self._asked = time.monotonic()
+        job = await self.in_store(lambda store: self._prepare(store, ask, sink, arrived))
+        self.engine.submit(job)
+        return job
+
+    def _prepare(self, store: Store, ask: Ask, sink: Callable[[TurnEvent], None], arrived: float) -> Job:
+        question = ask.read(store)
+        context = self.runtime.info.context
+        reserve = max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
+        fitted = self.runtime.fit(question.turns, reserve)
+        if fitted.left_out and ask.window is Window.REFUSE:
+            raise ContextOverflow(
+                f"this conversation is longer than the model's window of {context} tokens: send less of it"
+            )
+        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
+        return Job(
+            id=ids.new_id("j"),
+            client=ask.client,
+            priority=ask.priority,
+            prompt=fitted.tokens,
+            sampling=ask.limits.sampling,
+            max_tokens=min(ask.limits.max_tokens, context - len(fitted.tokens)),
+            recorder=recorder,
+            sink=sink,
+            stops=ask.stops,
+            serve=ask.serve,
+            left_out=fitted.left_out,
+            created=arrived,
+        )
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """For the length of a request the host has a reason to live."""
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self._needed = time.monotonic()
+
+    def idle_seconds(self) -> float:
+        """Seconds since anybody needed the host; 0 while somebody does."""
+        if self._in_flight or self.engine.busy or self.supervisor.learner_pid is not None:
+            self._needed = time.monotonic()
+        return time.monotonic() - self._needed
+
+    def quiet_seconds(self) -> float:
+        """Seconds since anything was asked; 0 while a reply is made."""
+        if self.engine.busy:
+            self._asked = time.monotonic()
+        return time.monotonic() - self._asked
+
+    def status(self) -> dict[str, Any]:
+        """What the host is doing, for people and programs."""
+        info, engine = self.runtime.info, self.engine.status()
+        version = engine.version
+        return {
+            "model": info.name,
+            "base_hash": info.base_hash,
+            "served": info.served,
+            "context": info.context,
+            "threads": {"decode": info.decode_threads, "batch": info.batch_threads},
+            "adapter": (
+                {"id": version.adapter, "version": version.number, "scale": version.scale}
+                if version.adapter is not None
+                else None
+            ),
+            "queue": engine.queue,
+            "generating": engine.generating,
+            "tokens_per_second": round(engine.tokens_per_second, 2),
+            "learner": {"pid": self.supervisor.learner_pid},
+            "started": self.started,
+            "uptime": round(time.monotonic() - self._began, 1),
+        }
+
+    def close(self) -> None:
+        """Close what this object opened; the engine and the supervisor are closed by who made them."""
+        self._store_thread.submit(self._close_store).result()
+        self._store_thread.shutdown()
+        self._activity.close()
+
+    def _close_store(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None

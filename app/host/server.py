@@ -1,0 +1,114 @@
+"""The host's HTTP interface: our own calls, and the OpenAI interface beside them.
+
+Our own exists because the chat needs what the other cannot say: branches, what was left out, which version
+answers, and failures by class. Both admit a question the same way (see core.py). A reply is stopped by hanging
+up; the call for it serves clients that want to stop somebody else's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from app.host import openai_api
+from app.host.capture import read
+from app.host.core import Ask, Host, Keep
+from app.host.door import Door, body_of, status_of
+from app.host.events import to_wire
+from app.host.jobs import Priority, Serve
+from app.host.requests import limits, text, turn_request
+from app.host.sse import EventChannel, EventResponse
+from store.errors import HostUnavailable, MynahError, UsageError
+
+Handler = Callable[[Host, Request], Awaitable[Response]]
+
+
+def application(host: Host, bound: str) -> Starlette:
+    """The whole interface of one host that listens on the address ``bound``."""
+    own: list[tuple[str, str, Handler]] = [
+        ("POST", "/mynah/turn", _turn),
+        ("POST", "/mynah/stop", _stop),
+        ("GET", "/mynah/status", _status),
+        ("GET", "/mynah/ping", _ping),
+        ("POST", "/mynah/learn", _learn),
+        ("POST", "/mynah/shutdown", _shutdown),
+    ]
+    routes = [Route(path, _plain(host, handler), methods=[method]) for method, path, handler in own]
+    routes += [
+        Route(path, openai_api.endpoint(host, handler), methods=[method])
+        for method, path, handler in openai_api.ROUTES
+    ]
+    routes.append(Route("/health", _plain(host, _health), methods=["GET"]))
+    app = Starlette(routes=routes)
+    app.add_middleware(Door, host=host, bound=bound)
+    return app
+
+
+def _plain(host: Host, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """A handler whose refusals are our own errors, in JSON that the client turns back into exceptions."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(host, request)
+        except MynahError as error:
+            return refusal(error)
+
+    return answer
+
+
+def refusal(error: MynahError) -> JSONResponse:
+    """An error as our own clients read it."""
+    kind = "UsageError" if isinstance(error, UsageError) else type(error).__name__
+    content = {"error": {"kind": kind, "message": str(error), "exit_code": error.exit_code}}
+    return JSONResponse(content, status_of(error))
+
+
+async def _turn(host: Host, request: Request) -> Response:
+    turn = turn_request(await body_of(request))
+    ask = Ask(
+        read=lambda store: read(store, turn),
+        limits=limits(turn.sampler or {}),
+        client=request.headers.get("x-mynah-client", "unknown"),
+        priority=Priority.INTERACTIVE,
+        keep=Keep.INCOGNITO if turn.incognito else Keep.RECORD,
+        serve=Serve.BASE if turn.base else Serve.ACTIVE,
+    )
+    channel = EventChannel()
+    job = await host.admit(ask, channel.sink)
+    lines = (None if event is None else to_wire(event) async for event in channel.events())
+    return EventResponse(lines, job.cancelled.set)
+
+
+async def _stop(host: Host, request: Request) -> Response:
+    handle = text(await body_of(request), "message")
+    return JSONResponse({"stopped": handle is not None and host.engine.cancel(handle)})
+
+
+async def _status(host: Host, _request: Request) -> Response:
+    return JSONResponse({"pid": os.getpid(), **host.status()})
+
+
+async def _ping(host: Host, _request: Request) -> Response:
+    if host.ending.is_set():
+        raise HostUnavailable("the model host is ending")
+    return JSONResponse({"pid": os.getpid()})
+
+
+async def _learn(host: Host, _request: Request) -> Response:
+    host.supervisor.wake()
+    return JSONResponse({"woken": True})
+
+
+async def _shutdown(host: Host, _request: Request) -> Response:
+    host.ending.set()
+    return JSONResponse({"ending": True})
+
+
+async def _health(host: Host, _request: Request) -> Response:
+    ending = host.ending.is_set()
+    return JSONResponse({"status": "ending" if ending else "ok"}, 503 if ending else 200)

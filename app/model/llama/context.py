@@ -1,0 +1,200 @@
+"""One window of computation on a model: a cache of keys and values, and the adapter it computes with.
+
+Each sequence of a context has a stream of its own in the cache (`kv_unified` off): what another one holds can then not
+change this one's arithmetic, which is what makes a reply at temperature 0 the same whatever was asked before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from app.model import memory
+from app.model.llama.library import LlamaError
+from store.errors import AdapterFileError, ContextOverflow
+
+if TYPE_CHECKING:
+    from app.model.llama.model import LlamaAdapter, LlamaModel
+
+Logits = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ContextSettings:
+    """Sizes of a context.
+
+    `n_ctx` is the window of each of the `n_seq` sequences, in tokens: rounded up to 256, and never more than
+    the model was trained for. `n_batch` is the most that one evaluation takes, and so how long a stop or a
+    pause may have to wait.
+    """
+
+    n_ctx: int
+    n_seq: int = 1
+    decode_threads: int = 1
+    batch_threads: int = 1
+    n_batch: int = 64
+
+
+class LlamaContext:
+    """One window of computation: a KV cache of `n_seq` sequences and the adapter it computes with.
+
+    The cache is not touched when the adapter changes: who changes it clears what the old one computed.
+    """
+
+    def __init__(self, model: LlamaModel, settings: ContextSettings) -> None:
+        window = min(settings.n_ctx, model.n_ctx_train)
+        if not memory.fits(model.cache_shape.bytes(window * settings.n_seq)):
+            raise LlamaError(_no_memory(window, settings.n_seq))
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = window * settings.n_seq
+        params.n_seq_max = settings.n_seq
+        # Each sequence gets a stream of its own: what another one holds can then not change this one's arithmetic.
+        params.kv_unified = False
+        params.n_batch = params.n_ubatch = settings.n_batch
+        params.n_threads = settings.decode_threads
+        params.n_threads_batch = settings.batch_threads
+        params.no_perf = True
+        handle = llama_cpp.llama_init_from_model(model.handle, params)
+        if not handle:
+            raise LlamaError(_no_memory(window, settings.n_seq))
+        self._handle: object | None = handle
+        self._memory = llama_cpp.llama_get_memory(handle)
+        self._batch = llama_cpp.llama_batch_init(settings.n_batch, 0, 1)
+        self._will_reserve = True
+        self.model = model
+        self.settings = settings
+        self.n_ctx = int(llama_cpp.llama_n_ctx_seq(handle))
+        self.adapter: LlamaAdapter | None = None
+        self.scale = 0.0
+
+    @property
+    def handle(self) -> object:
+        """The C pointer. Raises LlamaError once the context is closed."""
+        if self._handle is None:
+            raise LlamaError("the context is closed")
+        return self._handle
+
+    def set_adapter(self, adapter: LlamaAdapter | None, scale: float = 1.0) -> None:
+        """Compute with this adapter from the next evaluation on; None is the base."""
+        if adapter is None:
+            status = llama_cpp.llama_set_adapters_lora(self.handle, None, 0, None)
+        else:
+            if adapter.handle is None:
+                raise AdapterFileError(f"the adapter {adapter.path} was closed")
+            pointers = (llama_cpp.llama_adapter_lora_p_ctypes * 1)(adapter.handle)
+            status = llama_cpp.llama_set_adapters_lora(self.handle, pointers, 1, (ctypes.c_float * 1)(scale))
+        if status != 0:
+            raise AdapterFileError("llama.cpp refused the adapter: see the log for its reason")
+        self.adapter, self.scale = adapter, (scale if adapter else 0.0)
+        self._will_reserve = True
+
+    def set_threads(self, decode_threads: int, batch_threads: int) -> None:
+        """Threads for single tokens and for batches, from the next evaluation on."""
+        llama_cpp.llama_set_n_threads(self.handle, decode_threads, batch_threads)
+
+    def evaluate(self, tokens: Sequence[int], position: int, seq: int = 0) -> None:
+        """Compute 1 to `n_batch` tokens from `position` on; `logits()` are then those of the last one.
+
+        The sequence must hold exactly the positions before: `truncate` it first where it holds more. Raises
+        ContextOverflow past the end of the window and LlamaError when llama.cpp fails.
+        """
+        self._decode(tokens, position, seq, every_logit=False)
+
+    def _decode(self, tokens: Sequence[int], position: int, seq: int, *, every_logit: bool) -> None:
+        handle = self.handle
+        count = len(tokens)
+        if not 0 < count <= self.settings.n_batch:
+            raise ValueError(f"{count} tokens: one evaluation takes 1 to {self.settings.n_batch}")
+        if position + count > self.n_ctx:
+            raise ContextOverflow(f"the conversation is longer than the window of {self.n_ctx} tokens")
+        batch = self._batch
+        batch.n_tokens = count
+        for index, token in enumerate(tokens):
+            batch.token[index] = token
+            batch.pos[index] = position + index
+            batch.n_seq_id[index] = 1
+            batch.seq_id[index][0] = seq
+            batch.logits[index] = every_logit
+        batch.logits[count - 1] = True
+        with self.model.structure if self._will_reserve else nullcontext():
+            status = llama_cpp.llama_decode(handle, batch)
+        if status != 0:
+            raise LlamaError(
+                f"llama.cpp could not evaluate {count} tokens at position {position} (code {status})"
+            )
+        self._will_reserve = False
+
+    def logits(self) -> Logits:
+        """Logits of the last evaluated token, (vocabulary,): a view that the next evaluation overwrites."""
+        return self._row(-1)
+
+    def _row(self, index: int) -> Logits:
+        pointer = llama_cpp.llama_get_logits_ith(self.handle, index)
+        return np.ctypeslib.as_array(pointer, shape=(self.model.vocab.size,))
+
+    def score(self, tokens: Sequence[int], between: Callable[[], None] | None = None) -> Logits:
+        """Logits at every position of a text, (tokens, vocabulary), computed in sequence 0 and forgotten.
+
+        Up to 1e-4 from what `evaluate` gives (the last matrix is applied to a batch, not a row). `between`
+        runs before each batch: a learner waits there while somebody is being answered.
+        """
+        self.truncate(0, 0)
+        rows = np.empty((len(tokens), self.model.vocab.size), np.float32)
+        step = self.settings.n_batch
+        for start in range(0, len(tokens), step):
+            if between is not None:
+                between()
+            chunk = tokens[start : start + step]
+            self._decode(chunk, start, 0, every_logit=True)
+            for index in range(len(chunk)):
+                rows[start + index] = self._row(index)
+        self.truncate(0, 0)
+        return rows
+
+    def truncate(self, seq: int, length: int) -> None:
+        """Keep the first `length` positions of a sequence."""
+        llama_cpp.llama_memory_seq_rm(self._checked_memory(), seq, length, -1)
+
+    def copy_prefix(self, src: int, dst: int, length: int) -> None:
+        """Make `dst` hold the first `length` positions of `src`; what it held is dropped."""
+        if src == dst:
+            self.truncate(dst, length)
+            return
+        memory = self._checked_memory()
+        llama_cpp.llama_memory_seq_rm(memory, dst, -1, -1)
+        # Between streams llama.cpp copies a sequence whole, at the next evaluation; the rest is cut off again.
+        llama_cpp.llama_memory_seq_cp(memory, src, dst, -1, -1)
+        llama_cpp.llama_memory_seq_rm(memory, dst, length, -1)
+        self._will_reserve = True
+
+    def clear(self) -> None:
+        """Forget every sequence."""
+        llama_cpp.llama_memory_clear(self._checked_memory(), False)
+
+    def _checked_memory(self) -> object:
+        assert self.handle is not None
+        return self._memory
+
+    def close(self) -> None:
+        """Free it. May be called twice; never while another thread evaluates in it."""
+        if self._handle is None:
+            return
+        llama_cpp.llama_batch_free(self._batch)
+        llama_cpp.llama_free(self._handle)
+        self._handle = None
+        self.adapter = None
+        self.model.forget_context(self)
+
+
+def _no_memory(window: int, sequences: int) -> str:
+    return (
+        f"there is not enough memory for {sequences} windows of {window} tokens: "
+        "close other programs, or choose a smaller context"
+    )

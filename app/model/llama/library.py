@@ -1,0 +1,36 @@
+"""Starts llama.cpp, and sends what it says to Python's logging.
+
+It would write to file descriptor 2, which is where a full-screen terminal program draws, and no redirection of
+Python's own stderr reaches it. So the callback is set as soon as the library is loaded, before it can say anything.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import llama_cpp
+
+from store.errors import MynahError
+
+log = logging.getLogger("mynah.llama")
+# A program that sets up no logging must not get its warnings on the terminal by Python's last resort.
+log.addHandler(logging.NullHandler())
+
+# ggml.h: 1 debug, 2 info, 3 warning, 4 error. Its "info" is a hundred lines per model, so it is debug here.
+_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
+
+
+class LlamaError(MynahError):
+    """llama.cpp refused a computation: out of memory, or a decode that failed."""
+
+
+def _forward_log(level: int, text: bytes, _user_data: object) -> None:
+    # Level 5 continues a line (progress dots), level 0 has no message: both are dropped.
+    if level in _LEVELS:
+        log.log(_LEVELS[level], "%s", text.decode("utf-8", "replace").rstrip())
+
+
+# A module global, so that it lives as long as the library may call it.
+_LOG_CALLBACK = llama_cpp.llama_log_callback(_forward_log)
+llama_cpp.llama_log_set(_LOG_CALLBACK, None)
+llama_cpp.llama_backend_init()

@@ -1,0 +1,127 @@
+"""From logits to tokens: llama.cpp's own samplers, and a plain loop for the learner.
+
+A sampled token comes with its log-probability under the model itself, at temperature 1 and before any sampler setting,
+because that is the quantity that training compares; it is computed from the one row of logits that is there anyway.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import llama_cpp
+import numpy as np
+
+from app.model.llama.context import LlamaContext, Logits
+from app.model.llama.vocab import Vocab
+
+_PENALTY_WINDOW = 64
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """How the next token is chosen. Temperature 0 is greedy and ignores the rest but the penalty.
+
+    Where a setting does nothing: `top_p` 1, `top_k` 0, `min_p` 0, `repeat_penalty` 1.
+    """
+
+    temperature: float = 0.7
+    top_p: float = 0.95
+    top_k: int = 40
+    min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SampledToken:
+    """One sampled token; `logprob` is its natural logarithm under the model at temperature 1."""
+
+    id: int
+    logprob: float
+
+
+class Sampler:
+    """llama.cpp's sampler chain for one reply: penalty, top-k, top-p, min-p, temperature, seeded draw.
+
+    Holds the tokens it has sampled (the penalty looks back over 64 of them) and the state of its generator,
+    so a reply takes a sampler of its own, and the same seed on the same logits gives the same tokens.
+    """
+
+    def __init__(self, settings: SamplerSettings, vocab: Vocab) -> None:
+        self.settings = settings
+        chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
+        for link in _links(settings, vocab.size):
+            llama_cpp.llama_sampler_chain_add(chain, link)
+        self._free = weakref.finalize(self, llama_cpp.llama_sampler_free, chain)
+        self._chain = chain
+
+    def sample(self, context: LlamaContext) -> int:
+        """Choose a token from the context's last logits, and remember it."""
+        return int(llama_cpp.llama_sampler_sample(self._chain, context.handle, -1))
+
+    @staticmethod
+    def logprob(logits: Logits, token: int) -> float:
+        """Natural logarithm of the token's probability at temperature 1, with no sampler setting applied."""
+        top = float(logits.max())
+        total = float(np.exp(logits - top, dtype=np.float32).sum(dtype=np.float64))
+        return float(logits[token]) - top - math.log(total)
+
+    def close(self) -> None:
+        """Free it. May be called twice."""
+        self._free()
+
+
+def _links(settings: SamplerSettings, n_vocab: int) -> Iterator[object]:
+    if settings.repeat_penalty != 1.0:
+        yield llama_cpp.llama_sampler_init_penalties(
+            n_vocab, _PENALTY_WINDOW, settings.repeat_penalty, 0.0, 0.0
+        )
+    if settings.temperature <= 0.0:
+        yield llama_cpp.llama_sampler_init_greedy()
+        return
+    if settings.top_k > 0:
+        yield llama_cpp.llama_sampler_init_top_k(settings.top_k)
+    if settings.top_p < 1.0:
+        yield llama_cpp.llama_sampler_init_top_p(settings.top_p, 1)
+    if settings.min_p > 0.0:
+        yield llama_cpp.llama_sampler_init_min_p(settings.min_p, 1)
+    yield llama_cpp.llama_sampler_init_temp(settings.temperature)
+    yield llama_cpp.llama_sampler_init_dist(settings.seed & 0xFFFFFFFF)
+
+
+def generate(
+    context: LlamaContext,
+    prompt: Sequence[int],
+    settings: SamplerSettings,
+    max_tokens: int,
+    stop_ids: frozenset[int],
+    *,
+    between: Callable[[], None],
+    keep: int = 0,
+) -> Iterator[SampledToken]:
+    """Reply to a prompt in sequence 0 until a stop token, which is yielded too, or `max_tokens`.
+
+    For the learner (teacher, gate); what a person reads comes from the host's engine. `between` runs before
+    every evaluation. `keep` says how many leading tokens the sequence holds already, fewer than all of them.
+    Raises ContextOverflow when prompt and reply do not fit.
+    """
+    context.truncate(0, keep)
+    step = context.settings.n_batch
+    for start in range(keep, len(prompt), step):
+        between()
+        context.evaluate(prompt[start : start + step], start)
+    sampler = Sampler(settings, context.model.vocab)
+    try:
+        for position in range(len(prompt), len(prompt) + max_tokens):
+            logits = context.logits()
+            token = sampler.sample(context)
+            yield SampledToken(token, sampler.logprob(logits, token))
+            if token in stop_ids or position + 1 == len(prompt) + max_tokens:
+                return
+            between()
+            context.evaluate([token], position)
+    finally:
+        sampler.close()

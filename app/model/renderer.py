@@ -1,0 +1,248 @@
+"""One renderer per chat template: the prompt, the stops and the positions that carry loss have one owner.
+
+Serving and training must see the same tokens, and no text may forge a turn. A template is therefore rendered
+with unguessable marks in place of the contents; what lies between the marks is the template's own text and
+is tokenised with control tokens, the contents are tokenised without. A user's literal `<|im_end|>` stays
+harmless pieces of text. It costs nothing in likeness: for SmolLM2 and Qwen2.5 the tokens equal those of the
+template rendered whole, because every content there stands between a newline and a control token; they
+differ only where a content begins with white space, which would merge with that newline. What a template
+does to a content itself (trimming it, cutting a `</think>` block) does not happen.
+
+The reply's tokens follow the prompt's, and the next prompt follows both, token for token: a cache of the
+conversation stays valid, and a loss mask is the length of the prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property, lru_cache
+from typing import NoReturn, Protocol
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from store import settings
+from store.errors import ContextOverflow, ModelFileError
+from store.types import Role
+
+DEFAULT_SYSTEM_PROMPT: str = settings.DEFAULTS[settings.SYSTEM_PROMPT]
+_JOIN = "\n\n"
+_CACHED_CONTENTS = 4096
+
+# A file without a template gets the most widely known form (that of SmolLM2 and Qwen).
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message as the model sees it."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A prompt that fits: its tokens, the turns in it, and how many earlier turns were left out."""
+
+    tokens: list[int]
+    turns: list[Turn]
+    left_out: int
+
+
+class Tokenizer(Protocol):
+    """What the renderer needs of a vocabulary (`app.model.llama.Vocab`)."""
+
+    @property
+    def adds_bos(self) -> bool: ...
+    @property
+    def bos(self) -> int: ...
+    @property
+    def eos(self) -> int: ...
+    @property
+    def end_of_turn(self) -> int: ...
+    @property
+    def end_ids(self) -> frozenset[int]: ...
+    def encode(self, text: str, *, special: bool) -> list[int]: ...
+    def control_text(self, token: int) -> str: ...
+    def is_control(self, token: int) -> bool: ...
+
+
+class Renderer:
+    """Turns to tokens for one model. Raises ModelFileError when its template cannot be compiled or used."""
+
+    def __init__(
+        self, vocab: Tokenizer, template: str | None, system_prompt: str = DEFAULT_SYSTEM_PROMPT
+    ) -> None:
+        self._vocab = vocab
+        self._source = template or CHATML
+        self._system_prompt = system_prompt
+        self._secret = secrets.token_hex(8)
+        self._mark = re.compile(f"\ue000{self._secret}:([0-9]+)\ue001")
+        self._template = _compile(self._source)
+        self._content = lru_cache(_CACHED_CONTENTS)(self._encode_content)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits for what decides the tokens: template, default system prompt, end of turn."""
+        parts = (self._source, self._system_prompt, self._vocab.control_text(self._vocab.end_of_turn))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+    @cached_property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens that end a reply."""
+        return self._vocab.end_ids | {self._end[-1]}
+
+    @cached_property
+    def stop_strings(self) -> tuple[str, ...]:
+        """Texts that end a reply, never shown: a small model may spell its control tokens in plain pieces."""
+        opening = self._vocab.encode(self._pieces_before_user(), special=True)
+        controls = [token for token in (self._end[-1], *opening) if self._vocab.is_control(token)]
+        return tuple(dict.fromkeys(filter(None, map(self._vocab.control_text, controls))))
+
+    def prompt(self, turns: Sequence[Turn]) -> list[int]:
+        """Tokens of the conversation and of the opening of the assistant's next turn."""
+        rendered, contents = self._rendered(self.normalised(turns), opens_reply=True)
+        tokens: list[int] = []
+        for index, part in enumerate(self._mark.split(rendered)):
+            tokens += (
+                self._content(contents[int(part)]) if index % 2 else self._vocab.encode(part, special=True)
+            )
+        if self._vocab.adds_bos and tokens[:1] != [self._vocab.bos]:
+            tokens.insert(0, self._vocab.bos)
+        return tokens
+
+    def completion(self, text: str) -> list[int]:
+        """Tokens of a reply and the end of its turn: exactly the positions that carry loss."""
+        return [*self._content(text), *self._end]
+
+    def fit(self, turns: Sequence[Turn], n_ctx: int, reserve: int) -> Fitted:
+        """The longest end of the conversation that leaves `reserve` of `n_ctx` tokens for the reply.
+
+        Whole exchanges are dropped, oldest first; the system prompt and the last user message always stay.
+        Raises ContextOverflow when these alone do not fit.
+        """
+        kept = self.normalised(turns)
+        room = n_ctx - reserve
+        whole = self.prompt(kept)
+        if len(whole) <= room:
+            return Fitted(whole, kept, 0)
+        head, body = kept[:1], kept[1:]
+        starts = [index for index, turn in enumerate(body) if turn.role is Role.USER and index > 0]
+        # Fewer exchanges are never longer, so the first start that fits is found by halving: 8 renderings of 200.
+        first = bisect_left(starts, True, key=lambda start: len(self.prompt([*head, *body[start:]])) <= room)
+        if first == len(starts):
+            least = len(self.prompt([*head, *body[starts[-1] :]]) if starts else whole)
+            raise ContextOverflow(
+                f"this message is too long: with the system prompt it takes {least} tokens, and the model's window "
+                f"leaves room for {max(room, 0)}: shorten it, or split it up"
+            )
+        left = [*head, *body[starts[first] :]]
+        return Fitted(self.prompt(left), left, starts[first])
+
+    def normalised(self, turns: Sequence[Turn]) -> list[Turn]:
+        """What is rendered: a system prompt first, no empty replies, no two turns of one role in a row."""
+        system = [turn.content for turn in turns if turn.role is Role.SYSTEM]
+        result = [Turn(Role.SYSTEM, _JOIN.join(system) if system else self._system_prompt)]
+        for turn in turns:
+            if turn.role is Role.SYSTEM or (turn.role is Role.ASSISTANT and not turn.content.strip()):
+                continue
+            if turn.role is result[-1].role:
+                result[-1] = replace(turn, content=result[-1].content + _JOIN + turn.content)
+            else:
+                result.append(turn)
+        return result
+
+    def _encode_content(self, text: str) -> list[int]:
+        return self._vocab.encode(text, special=False)
+
+    def _rendered(self, turns: list[Turn], *, opens_reply: bool) -> tuple[str, list[str]]:
+        """The template's text with marks, and the contents that the marks stand for."""
+        try:
+            rendered = self._apply(turns, opens_reply=opens_reply)
+            system_used = self._mark_of(0) in rendered
+        except jinja2.TemplateError:
+            rendered, system_used = "", False
+        if not system_used:
+            # Templates such as Gemma's refuse a system turn or leave it out: it then opens the first user turn.
+            turns = _system_folded(turns)
+            try:
+                rendered = self._apply(turns, opens_reply=opens_reply)
+            except jinja2.TemplateError as error:
+                raise ModelFileError(
+                    f"the model's chat template refuses the conversation: {error}"
+                ) from error
+        return rendered, [turn.content for turn in turns]
+
+    def _apply(self, turns: list[Turn], *, opens_reply: bool) -> str:
+        messages = [
+            {"role": turn.role.value, "content": self._mark_of(index)} for index, turn in enumerate(turns)
+        ]
+        return self._template.render(
+            messages=messages,
+            add_generation_prompt=opens_reply,
+            bos_token=self._vocab.control_text(self._vocab.bos),
+            eos_token=self._vocab.control_text(self._vocab.eos),
+            # Templates of reasoning models open a hidden monologue unless told not to; others ignore it.
+            enable_thinking=False,
+        )
+
+    def _mark_of(self, index: int) -> str:
+        return f"\ue000{self._secret}:{index}\ue001"
+
+    @cached_property
+    def _end(self) -> list[int]:
+        """The tokens with which the template ends an assistant's turn, up to the first that ends a reply."""
+        user, reply = Turn(Role.USER, "u"), Turn(Role.ASSISTANT, "a")
+        rendered, contents = self._rendered(self.normalised([user, reply]), opens_reply=False)
+        after = rendered.rpartition(self._mark_of(len(contents) - 1))[2]
+        tokens = self._vocab.encode(after, special=True)
+        for index, token in enumerate(tokens):
+            if token in self._vocab.end_ids:
+                return tokens[: index + 1]
+        return [self._vocab.end_of_turn]
+
+    def _pieces_before_user(self) -> str:
+        """What the template writes between an assistant's turn and the next user's content."""
+        turns = [Turn(Role.USER, "u"), Turn(Role.ASSISTANT, "a"), Turn(Role.USER, "v")]
+        rendered, contents = self._rendered(self.normalised(turns), opens_reply=False)
+        last = len(contents) - 1
+        return rendered.partition(self._mark_of(last - 1))[2].partition(self._mark_of(last))[0]
+
+
+def _system_folded(turns: list[Turn]) -> list[Turn]:
+    system, rest = turns[0], turns[1:]
+    if not rest or rest[0].role is not Role.USER:
+        return [Turn(Role.USER, system.content), *rest]
+    return [Turn(Role.USER, system.content + _JOIN + rest[0].content), *rest[1:]]
+
+
+def _compile(source: str) -> jinja2.Template:
+    """The environment of transformers, for which templates are written, sandboxed: files are untrusted."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = _now
+    try:
+        return environment.from_string(source)
+    except jinja2.TemplateError as error:
+        raise ModelFileError(f"the model's chat template cannot be read: {error}") from error
+
+
+def _refuse(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.now().astimezone().strftime(form)

@@ -1,0 +1,398 @@
+"""The one object behind the terminal chat and the command line: what a person can do with Mynah.
+
+What needs the model goes to the host, which is started when it is first needed; everything else is a short
+transaction on the store, so rating, rolling back and reading work while the host is down, busy or loading. The
+service is safe to use from several threads: each has a database connection of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
+from app.model import catalogue
+from app.model.catalogue import ModelFile as ModelFile
+from store import adapters, conversations, ids, runs, search, settings, signals, units
+from store.adapters import Adapter, Serving
+from store.conversations import Conversation, Message
+from store.db import Store
+from store.errors import AdapterFileError, HostUnavailable, Interrupted, LearnerError, UsageError
+from store.home import Home
+from store.reasons import Reason, hint_for
+from store.runs import Run
+from store.search import Hit
+from store.signals import Signal
+from store.types import Role, RunOutcome, RunState, SignalKind, Trigger, UnitState, UnitUse
+from store.units import Fate, Unit
+
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class ThreadMessage:
+    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base."""
+
+    message: Message
+    version: int | None
+    rating: float | None
+    corrected: bool
+    fate: Fate | None
+    sibling: int
+    siblings: list[str]
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A conversation as it is shown: the path from its first message to its head."""
+
+    conversation: Conversation
+    messages: list[ThreadMessage]
+
+
+@dataclass(frozen=True)
+class LearningStatus:
+    """What the learner is about. ``needed`` more units start a run by themselves; 0 means one is due."""
+
+    paused: bool
+    waiting: list[Unit]
+    refused: list[Unit]
+    needed: int
+    run: Run | None
+    last: Run | None
+
+
+@dataclass(frozen=True)
+class Taught:
+    """One thing an adapter learned: the question, what was wrong or right, and how the run used it."""
+
+    unit: Unit
+    use: UnitUse
+    question: str
+    reply: str
+
+
+@dataclass(frozen=True)
+class AdapterDetail:
+    """An adapter with all it learned from."""
+
+    adapter: Adapter
+    serving: bool
+    taught: list[Taught]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a rating or correction came to: the signal, and the fate of the reply's learning unit."""
+
+    signal: Signal
+    fate: Fate | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything a status line shows, read at one moment. ``host`` is None while no host runs."""
+
+    serving: Serving
+    learning: LearningStatus
+    host: dict[str, Any] | None
+    data_version: int
+
+
+class Service:
+    """Mynah for one home."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home.open()
+        self._local = threading.local()
+
+    @property
+    def store(self) -> Store:
+        """The calling thread's connection."""
+        store: Store | None = getattr(self._local, "store", None)
+        if store is None:
+            store = self._local.store = Store.open(self.home)
+        return store
+
+    def close(self) -> None:
+        """Close the calling thread's connection."""
+        store: Store | None = getattr(self._local, "store", None)
+        if store is not None:
+            store.close()
+            self._local.store = None
+
+    def host(self) -> HostClient:
+        """The host, started where none runs; may take seconds while the model loads."""
+        return ensure_host(self.home)
+
+    def base_hash(self) -> str:
+        """The identity of the model in use."""
+        return self.model().base_hash
+
+    def model(self) -> ModelFile:
+        """The model in use."""
+        return catalogue.resolve(self.home, settings.get(self.store, settings.MODEL))
+
+    def chat(self, request: TurnRequest) -> TurnStream:
+        """Ask for a reply; iterate over the events, close the stream to stop."""
+        return self.host().turn(request)
+
+    def stop(self, handle: str) -> bool:
+        """Stop the reply with this message id or job; False where it had ended already."""
+        client = running_host(self.home)
+        return client is not None and client.stop(handle)
+
+    def conversations(self, limit: int = 200) -> list[Conversation]:
+        """The conversations, the last used first."""
+        return conversations.list_(self.store, limit)
+
+    def thread(self, conversation: str) -> Thread:
+        """A conversation along its visible path."""
+        store = self.store
+        found = conversations.get(store, conversation)
+        messages = conversations.path(store, found.head) if found.head else []
+        versions = {adapter.id: adapter.version for adapter in adapters.list_(store)}
+        return Thread(found, [self._shown(message, versions) for message in messages])
+
+    def message(self, message: str) -> ThreadMessage:
+        """One message as the chat shows it."""
+        found = conversations.get_message(self.store, message)
+        return self._shown(found, {adapter.id: adapter.version for adapter in adapters.list_(self.store)})
+
+    def select(self, message: str) -> None:
+        """Show the branch that a message is on."""
+        conversations.select(self.store, message)
+
+    def search(self, query: str, limit: int = 50) -> list[Hit]:
+        """Messages that contain the query, newest first."""
+        return search.search(self.store, query, limit)
+
+    def rename(self, conversation: str, title: str) -> None:
+        """Give a conversation another title."""
+        conversations.rename(self.store, conversation, title)
+
+    def delete_conversation(self, conversation: str) -> None:
+        """Delete a conversation that taught nothing."""
+        conversations.delete(self.store, conversation)
+
+    def resolve(self, table: str, prefix: str) -> str:
+        """The full id for an unambiguous prefix; see `store.ids.resolve`."""
+        return ids.resolve(self.store, table, prefix)
+
+    def rate(
+        self, message: str, value: int, *, reason: Reason | None = None, note: str | None = None
+    ) -> Receipt:
+        """Thumb up (1), down (-1) or taken back (0). A reason or a note for a thumb down becomes a hint."""
+        if value not in (-1, 0, 1):
+            raise UsageError("a rating is up, down or clear")
+        store = self.store
+        hint = (note or "").strip() or None
+        if reason is not None:
+            hint = hint_for(reason, note)
+        signal = signals.record(store, message, SignalKind.THUMB, value=value, text=hint)
+        return Receipt(signal, units.fate(store, message))
+
+    def correct(self, message: str, text: str) -> Receipt:
+        """Save the owner's own version of a reply.
+
+        Raises:
+            UsageError: it is empty, or no different from the reply.
+        """
+        store = self.store
+        if not text.strip():
+            raise UsageError("the correction is empty: write what the reply should have been")
+        if text.strip() == conversations.get_message(store, message).text.strip():
+            raise UsageError("the correction is the same as the reply: nothing was saved")
+        signal = signals.record(store, message, SignalKind.CORRECTION, text=text.strip())
+        return Receipt(signal, units.fate(store, message))
+
+    def note(self, message: str, kind: SignalKind) -> None:
+        """Record that the owner copied, stopped or regenerated a reply."""
+        signals.record(self.store, message, kind, value=1.0)
+
+    def signals(self, message: str) -> list[Signal]:
+        """Every signal a reply got, oldest first."""
+        return signals.all_of(self.store, message)
+
+    def learning(self) -> LearningStatus:
+        """What waits, what runs, what came of the last run."""
+        store = self.store
+        open_runs = runs.open_(store)
+        last = next((run for run in runs.list_(store, 10) if run.state.finished), None)
+        enough = int(settings.get(store, settings.MIN_UNITS))
+        return LearningStatus(
+            paused=bool(settings.get(store, settings.LEARNING_PAUSED)),
+            waiting=units.waiting(store),
+            refused=units.refused(store),
+            needed=max(enough - len(units.fresh(store)), 0),
+            run=open_runs[0] if open_runs else None,
+            last=last,
+        )
+
+    def learn_now(self) -> Run:
+        """Ask for a learning run and wake the learner. Asking twice before it starts is one run."""
+        store = self.store
+        if not units.waiting(store) and not units.unjudged(store, 1) and not runs.open_(store):
+            run = runs.request(store, Trigger.MANUAL)
+            runs.finish(store, run.id, RunOutcome.NOTHING_TO_LEARN, _nothing_to_learn(units.refused(store)))
+            return runs.get(store, run.id)
+        if settings.get(store, settings.LEARNING_PAUSED):
+            raise UsageError("learning is paused: `mynah learn resume` first")
+        client = self.host()
+        run = runs.request(store, Trigger.MANUAL)
+        client.learn()
+        return run
+
+    def wait(self, run: str, told: Callable[[Run], None] | None = None) -> Run:
+        """Wait until a run ends; ``told`` hears of each step on the way.
+
+        Raises:
+            LearnerError: the run could not be carried out.
+            Interrupted: Ctrl-C; the run goes on.
+        """
+        store = self.store
+        seen = None
+        checked = time.monotonic()
+        try:
+            while True:
+                now = runs.get(store, run)
+                if told is not None and (now.state, now.note, round(now.fraction, 2)) != seen:
+                    told(now)
+                    seen = (now.state, now.note, round(now.fraction, 2))
+                if now.state is RunState.FAILED:
+                    raise LearnerError(f"the learning run failed: {now.error}")
+                if now.state.finished:
+                    return now
+                if time.monotonic() - checked > 5.0:
+                    # The host looks after the learner: a run whose host died would otherwise wait for ever.
+                    checked = time.monotonic()
+                    self.host()
+                time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            raise Interrupted("stopped waiting; the run goes on in the background") from None
+
+    def pause_learning(self, paused: bool) -> None:
+        """Stop runs from starting, or let them start again. A run under way is not cut off."""
+        settings.put(self.store, settings.LEARNING_PAUSED, paused)
+
+    def runs(self, limit: int = 50) -> list[Run]:
+        """Past and present learning runs, newest first."""
+        return runs.list_(self.store, limit)
+
+    def adapters(self) -> list[Adapter]:
+        """The adapters of the model in use, newest first."""
+        return adapters.list_(self.store, self.base_hash())
+
+    def serving(self) -> Serving:
+        """What answers now."""
+        return adapters.active(self.store, self.base_hash())
+
+    def adapter(self, adapter: str) -> AdapterDetail:
+        """An adapter and what it learned from."""
+        store = self.store
+        found = adapters.get(store, adapter)
+        serving = adapters.active(store, found.base_hash)
+        taught = [self._taught(unit, use) for unit, use in units.used_by(store, adapter)]
+        return AdapterDetail(found, serving.adapter is not None and serving.adapter.id == adapter, taught)
+
+    def use(self, adapter: str | None, scale: float = 1.0) -> Serving:
+        """Choose what answers from the next turn on; None is the base model."""
+        return adapters.use(self.store, self.base_hash(), adapter, scale)
+
+    def rollback(self) -> tuple[Adapter, Serving]:
+        """Take the active adapter back; returns it, and what answers now."""
+        return adapters.rollback(self.store, self.base_hash())
+
+    def pin(self, adapter: str | None) -> None:
+        """Keep what is active (or an adapter, which is then activated) until it is unpinned with None."""
+        if adapter is not None:
+            self.use(adapter)
+        settings.put(self.store, settings.PINNED, adapter)
+
+    def pinned(self) -> str | None:
+        """The pinned adapter, if any."""
+        value = settings.get(self.store, settings.PINNED)
+        return None if value is None else str(value)
+
+    def delete_adapter(self, adapter: str) -> None:
+        """Delete an adapter's files."""
+        adapters.delete(self.store, adapter)
+
+    def export_adapter(self, adapter: str, to: Path) -> Path:
+        """Copy an adapter's files (PEFT and GGUF forms, manifest) into a new directory.
+
+        Raises:
+            UsageError: the directory exists.
+            AdapterFileError: the files are gone.
+        """
+        source = adapters.files(self.store, adapters.get(self.store, adapter).id)
+        if not source.exists():
+            raise AdapterFileError(f"the files of adapter {adapter} are gone")
+        if to.exists():
+            raise UsageError(f"{to} exists already: choose a new directory")
+        shutil.copytree(source, to)
+        return to
+
+    def use_model(self, name: str) -> ModelFile:
+        """Choose another model by name or path; the host must be started anew to serve it."""
+        chosen = catalogue.resolve(self.home, name)
+        # The whole path: a relative one means another file from another directory.
+        kept = None if chosen.name == catalogue.DEFAULT_NAME else str(chosen.path)
+        settings.put(self.store, settings.MODEL, kept)
+        return chosen
+
+    def models(self) -> list[ModelFile]:
+        """The models that are known here."""
+        return catalogue.list_models(self.home, settings.get(self.store, settings.MODEL))
+
+    def snapshot(self) -> Snapshot:
+        """What a status line shows, cheap enough to ask for twice a second. Never starts a host."""
+        client = running_host(self.home)
+        try:
+            host = client.status() if client else None
+        except HostUnavailable:
+            host = None
+        return Snapshot(self.serving(), self.learning(), host, self.store.data_version)
+
+    def _shown(self, message: Message, versions: dict[str, int]) -> ThreadMessage:
+        store = self.store
+        beside = [other.id for other in conversations.siblings(store, message.id)]
+        rating, corrected = None, False
+        if message.role is Role.ASSISTANT:
+            for signal in signals.all_of(store, message.id):
+                if signal.kind is SignalKind.THUMB:
+                    rating = signal.value or None
+                corrected = corrected or signal.kind is SignalKind.CORRECTION
+        return ThreadMessage(
+            message=message,
+            version=versions.get(message.adapter) if message.adapter else None,
+            rating=rating,
+            corrected=corrected,
+            fate=units.fate(store, message.id),
+            sibling=beside.index(message.id),
+            siblings=beside,
+        )
+
+    def _taught(self, unit: Unit, use: UnitUse) -> Taught:
+        before = conversations.path(self.store, unit.message)
+        question = before[-2].text if len(before) > 1 else ""
+        return Taught(unit, use, question, before[-1].text)
+
+
+def _nothing_to_learn(refused: list[Unit]) -> dict[str, Any]:
+    return {
+        "outcome": RunOutcome.NOTHING_TO_LEARN,
+        "adapter": None,
+        "used": [],
+        "held_out": [],
+        "skipped": [
+            {"unit": unit.id, "reason": unit.reason} for unit in refused if unit.state is UnitState.REFUSED
+        ],
+        "gate": {},
+        "seconds": 0.0,
+    }

@@ -1,0 +1,85 @@
+"""The terminal application: opens the chat screen and hands the terminal back. Everything else lives in screens.
+
+`run` imports nothing that a first paint does not need: the screens behind keys are imported when they are opened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
+
+from app.tui.chat_screen import ChatScreen
+from app.tui.palette import CALM
+from app.tui.plain import PlainText
+from app.tui.ports import ChatService
+from app.tui.terminal import signals_leave_cleanly, taken
+from store.errors import MynahError
+
+FAULT = 1
+"""What Textual sets when a handler raised."""
+
+
+class MynahApp(App[None]):
+    """Mynah's chat."""
+
+    TITLE = "Mynah"
+    CSS_PATH = Path(__file__).with_name("mynah.tcss")
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "quit", show=False)]
+
+    def __init__(self, service: ChatService) -> None:
+        super().__init__()
+        self._service = service
+        self._plain = PlainText()
+        self.register_theme(CALM)
+        self.theme = CALM.name
+
+    def get_default_screen(self) -> ChatScreen:
+        return ChatScreen(self._service)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), self._plain]
+
+    def action_help(self) -> None:
+        from app.tui.help_screen import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen())
+
+    def leave(self, code: int) -> None:
+        """Schedule an exit with a code; safe to call from a signal handler in the loop's thread."""
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._leave, code)
+
+    def _leave(self, code: int) -> None:
+        self.exit(return_code=code)
+
+
+def run(service: ChatService) -> int:
+    """Open the chat and return the process's exit code once it is closed.
+
+    Raises:
+        UsageError: there is no terminal.
+        MynahError: a fault in the chat itself ended it; its traceback is in the log, which is where standard
+            error points while the chat runs.
+    """
+    log = service.home.logs / "tui.log"
+    with taken(log) as state:
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", force=True
+        )
+        app = MynahApp(service)
+        with signals_leave_cleanly(state, app.leave):
+            app.run()
+    if app.return_code == FAULT:
+        raise MynahError(
+            f"the chat ended on a fault of its own; what happened is in {log}. Nothing was lost."
+        )
+    return app.return_code or 0

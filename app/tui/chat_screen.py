@@ -1,0 +1,286 @@
+"""The chat screen: the conversation beside the list of conversations, under one set of keys.
+
+It only connects: the view knows the conversation, the sidebar the list, `Teaching` the commands that concern
+learning, and `Watch` what host and learner do. The composer keeps the focus; nothing that happens by itself takes
+it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar, TypeVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import TextArea
+
+from app.service import Snapshot
+from app.tui import wording
+from app.tui.background import Background, Finished
+from app.tui.chat_view import ChatView
+from app.tui.choice_bar import Choice, ChoiceBar
+from app.tui.dialogs import LineDialog
+from app.tui.key_line import Key, KeyLine
+from app.tui.keys import CHAT, STOP
+from app.tui.ports import ChatService
+from app.tui.sidebar import Sidebar
+from app.tui.teaching import Teaching
+from app.tui.transcript import ReplyView
+from app.tui.watch import HostFailed, HostReady, HostState, NotSeen, Seen, Watch
+from store.adapters import Serving
+from store.conversations import Conversation
+from store.errors import MynahError
+
+T = TypeVar("T")
+WIDE = 100
+SLIM = 60
+
+
+class ChatScreen(Screen[None]):
+    """One conversation at a time, and everything that can be done about it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "stop", "stop", show=False),
+        *(command.binding for command in CHAT),
+    ]
+    AUTO_FOCUS = "Composer"
+
+    def __init__(self, service: ChatService) -> None:
+        super().__init__()
+        self._service = service
+        self._background = Background(self)
+        self._watch = Watch(service, self)
+        self._snapshot: Snapshot | None = None
+        self._model: str | None = None
+        self._view = ChatView(service, self._background)
+        self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Sidebar()
+            yield self._view
+        yield KeyLine(self._keys)
+
+    def on_mount(self) -> None:
+        self._sidebar.display = self.app.size.width >= WIDE
+        self._list()
+        self.set_interval(0.5, self._tick)
+        self.call_after_refresh(self._watch.begin)
+
+    def on_unmount(self) -> None:
+        self._watch.end()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.width < WIDE, "-narrow")
+        self.set_class(event.size.width < SLIM, "-slim")
+
+    @property
+    def _keys(self) -> list[Key]:
+        """Esc comes first while there is something to stop."""
+        return [*([STOP] if self._view.turn else []), *(command.key for command in CHAT)]
+
+    @property
+    def _sidebar(self) -> Sidebar:
+        return self.query_one(Sidebar)
+
+    # What goes on by itself
+
+    @on(Finished)
+    def _finished(self, event: Finished) -> None:
+        event.deliver()
+
+    @on(Seen)
+    def _seen(self, event: Seen) -> None:
+        before, now = self._snapshot, event.snapshot
+        self._snapshot = now
+        if now.host is not None:
+            self._watch.state = HostState.READY
+            self._model = wording.model_name(str(now.host.get("model", "")))
+        elif self._watch.state is HostState.READY:
+            self._watch.state = HostState.ASLEEP
+        if before is not None:
+            self._announce(before, now)
+            if before.data_version != now.data_version:
+                self._view.reload()
+                self._list()
+        self._tick()
+
+    def _announce(self, before: Snapshot, now: Snapshot) -> None:
+        """Say once what happened between two looks. A toast: it neither takes the focus nor a key."""
+        if before.serving.activation != now.serving.activation:
+            self.notify(wording.went_live(now.serving), timeout=8, markup=False)
+        last = now.learning.last
+        if last is not None and (before.learning.last is None or before.learning.last.id != last.id):
+            line = wording.run_ended(last)
+            if line is not None:
+                self.notify(line, timeout=8, markup=False)
+
+    @on(NotSeen)
+    def _not_seen(self, event: NotSeen) -> None:
+        self._view.status.tell(None, str(event.error))
+
+    @on(HostReady)
+    def _host_ready(self) -> None:
+        self._watch.state = HostState.READY
+        self._tick()
+
+    @on(HostFailed)
+    async def _host_failed(self, event: HostFailed) -> None:
+        self._watch.state = HostState.FAILED
+        await self._view.transcript.complain(f"{event.error}. ^R tries again.")
+        self._tick()
+
+    @on(TextArea.Changed)
+    def _typing(self) -> None:
+        """Whoever begins to write will want an answer: a host that went to sleep is woken meanwhile."""
+        if self._watch.state is HostState.ASLEEP and self._snapshot is not None:
+            self._watch.wake_host()
+
+    @on(ChatView.Answering)
+    def _answering(self) -> None:
+        self._watch.state = HostState.READY
+
+    @on(ChatView.Changed)
+    def _changed(self) -> None:
+        self._list()
+        self.query_one(KeyLine).show(self._keys)
+
+    def _tick(self) -> None:
+        self._view.tick()
+        self._view.status.tell(self._snapshot, self._watch.describe(self._model))
+
+    # Commands
+
+    def action_stop(self) -> None:
+        self._view.stop()
+
+    def action_copy_text(self) -> None:
+        """What Textual has on Ctrl+C, wherever the focus is."""
+        self._view.interrupt()
+
+    async def action_new_chat(self) -> None:
+        await self._view.new()
+        self._list()
+
+    async def action_regenerate(self) -> None:
+        if self._watch.state is HostState.FAILED:
+            await self._view.transcript.stop_complaining()
+            self._watch.wake_host()
+        if not await self._view.answer_again():
+            self._tick()
+
+    def action_rate_up(self) -> None:
+        self._with_reply(self._teaching.good)
+
+    def action_rate_down(self) -> None:
+        self._with_reply(self._teaching.bad)
+
+    def action_correct(self) -> None:
+        self._with_reply(self._teaching.correct)
+
+    def action_copy_reply(self) -> None:
+        self._with_reply(self._teaching.copy)
+
+    def action_learn_now(self) -> None:
+        self._teaching.learn_now()
+
+    def action_rollback(self) -> None:
+        self._teaching.rollback()
+
+    def action_versions(self) -> None:
+        from app.tui.adapters_screen import AdaptersScreen
+
+        self.app.push_screen(AdaptersScreen(self._service, self._chosen))
+
+    def action_conversations(self) -> None:
+        if self._sidebar.has_focus_within:
+            self._sidebar_left()
+            return
+        self._sidebar.display = True
+        self._list()
+        self._sidebar.focus_list()
+
+    def action_quit(self) -> None:
+        self.app.exit()
+
+    def _with_reply(self, act: Callable[[ReplyView], None]) -> None:
+        view = self._view.transcript.picked
+        if view is None:
+            self._tell("There is no reply yet")
+        elif view.entry is None:
+            self._tell("The reply is still being written. Esc stops it.")
+        else:
+            act(view)
+
+    def _chosen(self, serving: Serving) -> None:
+        """The owner chose what answers: the next look must not announce it as news."""
+        if self._snapshot is not None:
+            self._snapshot = replace(self._snapshot, serving=serving)
+        self._tick()
+
+    # The sidebar
+
+    @on(Sidebar.Left)
+    def _sidebar_left(self) -> None:
+        if self.size.width < WIDE:
+            self._sidebar.display = False
+        self._view.composer.focus()
+
+    @on(Sidebar.Opened)
+    def _open(self, event: Sidebar.Opened) -> None:
+        self._sidebar_left()
+        self._view.open(event.conversation)
+
+    @on(Sidebar.Sought)
+    def _find(self, event: Sidebar.Sought) -> None:
+        if event.words:
+            self._call(lambda: self._service.search(event.words), self._sidebar.show_found)
+        else:
+            self._sidebar.show_found(None)
+
+    @on(Sidebar.RenameAsked)
+    def _rename(self, event: Sidebar.RenameAsked) -> None:
+        def save(title: str | None) -> None:
+            if title is not None:
+                self._call(lambda: self._service.rename(event.conversation, title), lambda _: self._list())
+
+        title = self._sidebar.titles.get(event.conversation, "")
+        self.app.push_screen(LineDialog("Rename", title, "Another title for this conversation."), save)
+
+    @on(Sidebar.DeleteAsked)
+    def _delete(self, event: Sidebar.DeleteAsked) -> None:
+        conversation = event.conversation
+
+        def deleted(_: None) -> None:
+            self._tell("Conversation deleted")
+            self._list()
+            if conversation == self._view.conversation:
+                self.call_later(self._view.new)
+
+        def delete() -> None:
+            self._call(lambda: self._service.delete_conversation(conversation), deleted)
+
+        title = self._sidebar.titles.get(conversation, "")
+        self._sidebar_left()
+        self.query_one(ChoiceBar).ask(f"Delete “{title}” for good?", [Choice("y", "yes, delete it", delete)])
+
+    def _list(self) -> None:
+        self._call(self._service.conversations, self._listed)
+
+    def _listed(self, conversations: list[Conversation]) -> None:
+        self._sidebar.show(conversations)
+        self._sidebar.mark(self._view.conversation, self._view.busy)
+        self._view.transcript.welcome(conversations[0] if conversations else None)
+
+    def _call(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        self._background.call(work, then, self._refused)
+
+    def _refused(self, error: MynahError) -> None:
+        self.notify(str(error), severity="warning", markup=False)
+
+    def _tell(self, line: str) -> None:
+        self.notify(line, timeout=3, markup=False)

@@ -1,0 +1,64 @@
+"""Every key of the chat, in one table: the bindings, the footer, the help page and the README come from it.
+
+The composer always has the focus, so a command is Ctrl and a letter that the text area leaves free, or a
+function key; never Ctrl+I, M, H or [, which terminals cannot tell from Tab, Enter, Backspace and Escape.
+Rating has function keys first, because Ctrl+B is what tmux listens to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+from app.tui.key_line import Key
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: Textual's key names, what the keys are called, a word for the footer, a line for the help."""
+
+    keys: str
+    shown: str
+    action: str
+    footer: str
+    help: str
+
+    @property
+    def binding(self) -> Binding:
+        """As Textual wants it, ahead of what the text area does with these keys."""
+        return Binding(self.keys, self.action, self.help, show=False, priority=True)
+
+    @property
+    def key(self) -> Key:
+        """As the bottom line shows it."""
+        return Key(self.shown.split(",")[0], self.footer, self.action)
+
+
+CHAT: tuple[Command, ...] = (
+    Command("f1", "F1", "app.help", "help", "this page"),
+    Command("ctrl+n", "^N", "new_chat", "new", "a new conversation"),
+    Command("ctrl+o,f2", "^O, F2", "conversations", "chats", "the conversations: open, find, rename, delete"),
+    Command("ctrl+r,f5", "^R, F5", "regenerate", "again", "answer again; the first answer is kept beside it"),
+    Command("f6,ctrl+g", "F6, ^G", "rate_up", "good", "the reply was good"),
+    Command("f7,ctrl+b", "F7, ^B", "rate_down", "bad", "the reply was not good; one key more says why"),
+    Command("f8,ctrl+t", "F8, ^T", "correct", "correct", "write the reply as it should have been"),
+    Command("ctrl+s", "^S", "copy_reply", "copy", "copy the reply"),
+    Command("f3", "F3", "versions", "versions", "what was learned: versions, gate results, use, roll back"),
+    Command("ctrl+l,f4", "^L, F4", "learn_now", "learn", "learn now from what is waiting"),
+    Command("f9", "F9", "rollback", "undo learning", "back to the version before; one key takes it back"),
+    Command("ctrl+q", "^Q", "quit", "quit", "quit; learning goes on, and nothing is lost"),
+)
+
+STOP = Key("Esc", "stop", "stop")
+
+WRITING: tuple[tuple[str, str], ...] = (
+    ("Enter", "send"),
+    ("^J, Alt+Enter", "a new line (Shift+Enter where the terminal can tell)"),
+    ("↑ at the start", "what you wrote before"),
+    ("← → in an empty line", "the other answers to the same question"),
+    ("Tab, Shift+Tab", "pick an earlier reply: rate, correct, copy and the arrows then mean that one"),
+    ("PgUp, PgDn", "scroll"),
+    ("Esc", "stop the reply; what was said so far is kept"),
+    ("^C", "stop the reply; twice with none running, quit"),
+)

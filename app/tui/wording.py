@@ -1,0 +1,204 @@
+"""How things are put into words. Pure functions, so that what the chat says can be tested without a screen.
+
+They return `Content`, never markup: titles, replies and errors come from outside and may hold brackets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from textual.content import Content
+
+from app.service import LearningStatus, Snapshot, ThreadMessage
+from store.adapters import Adapter, Serving
+from store.conversations import Conversation
+from store.runs import Run
+from store.types import AdapterState, FinishReason, MessageStatus, RunOutcome, RunState
+
+SEPARATOR = " · "
+MUTED = "$foreground 55%"
+_GOOD, _BAD = "$text-success", "$text-warning"
+
+_RUN_WORDS = {
+    RunState.QUEUED: "learning starts",
+    RunState.JUDGING: "reading what you said",
+    RunState.PREPARING: "preparing",
+    RunState.TRAINING: "training",
+    RunState.EXPORTING: "writing the new version",
+    RunState.GATING: "testing the new version",
+    RunState.PUBLISHING: "going live",
+}
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of the reply on the screen: tokens/s, and tokens in the context at its end."""
+
+    tokens_per_second: float | None = None
+    context_tokens: int | None = None
+
+
+def model_name(name: str) -> str:
+    """A model's name without what every chat model has in it."""
+    return name.removesuffix("-Instruct") or "model"
+
+
+def version_name(version: int | None) -> str:
+    """`v3`, or `base` for the model as it came."""
+    return "base" if version is None else f"v{version}"
+
+
+def meta_line(entry: ThreadMessage) -> Content:
+    """The line under a reply: version, speed, rating, what became of it, siblings."""
+    message = entry.message
+    parts: list[Content] = [Content(version_name(entry.version))]
+    speed = message.timings.get("tokens_per_second")
+    if speed:
+        parts.append(Content(f"{speed:.0f} tok/s"))
+    if message.left_out:
+        parts.append(Content(f"{message.left_out} earlier messages left out"))
+    parts.extend(_ending(entry))
+    if entry.rating:
+        good = entry.rating > 0
+        parts.append(Content.styled("▲ good" if good else "▼ bad", _GOOD if good else _BAD))
+    if entry.corrected:
+        parts.append(Content.styled("✎ corrected", _GOOD))
+    if entry.fate is not None:
+        parts.append(Content(entry.fate.text))
+    if len(entry.siblings) > 1:
+        parts.append(Content(f"‹ {entry.sibling + 1}/{len(entry.siblings)} ›"))
+    return Content(SEPARATOR).join(parts)
+
+
+def _ending(entry: ThreadMessage) -> list[Content]:
+    message = entry.message
+    if message.status is MessageStatus.STOPPED:
+        return [Content("stopped")]
+    if message.status is MessageStatus.GENERATING:
+        return [Content("being written")]
+    if message.status is MessageStatus.FAILED:
+        why = message.error or "the reply was cut off"
+        return [Content.styled(f"{why} (not counted against the model) · ^R tries again", _BAD)]
+    if message.finish_reason is FinishReason.LENGTH:
+        return [Content("cut at its length limit")]
+    return []
+
+
+def serving_name(serving: Serving) -> str:
+    """The version that answers now."""
+    return version_name(serving.adapter.version if serving.adapter else None)
+
+
+def learner(status: LearningStatus) -> Content:
+    """What the learner does, in a few words."""
+    waiting = len(status.waiting)
+    if status.run is not None:
+        return Content.styled(f"◐ {run_progress(status.run)}", "$text-accent")
+    if status.paused:
+        return Content(f"learning paused{f', {waiting} waiting' if waiting else ''}")
+    if waiting:
+        more = f", {status.needed} to go" if status.needed else ""
+        return Content.styled(f"● {waiting} waiting{more}", "$text-accent")
+    return Content.styled("○ nothing to learn", MUTED)
+
+
+def run_progress(run: Run) -> str:
+    """One run under way."""
+    words = _RUN_WORDS.get(run.state, str(run.state))
+    return words if run.state is RunState.QUEUED else f"{words} {run.fraction:.0%}"
+
+
+def run_ended(run: Run) -> str | None:
+    """What a finished run came to, for a toast; None where the new version speaks for itself."""
+    if run.outcome is RunOutcome.PROMOTED:
+        return None
+    if run.outcome is RunOutcome.REJECTED:
+        summary = str(run.result.get("gate", {}).get("summary") or "it did not pass its test")
+        return f"Nothing changed: {summary}. What you taught keeps waiting."
+    if run.outcome is RunOutcome.NOTHING_TO_LEARN:
+        skipped = run.result.get("skipped") or []
+        why = f" ({skipped[0].get('reason')})" if skipped else ": rate or correct a reply first"
+        return f"Nothing to learn{why}"
+    return f"Learning failed: {run.error or 'see mynah learn history'}"
+
+
+def status_line(snapshot: Snapshot | None, host: str, speed: Speed, width: int) -> Content:
+    """Model, version, speed, context and learner, as much as fits; the learner last and never dropped."""
+    if snapshot is None:
+        return Content(host)
+    right = learner(snapshot.learning)
+    context = snapshot.host.get("context") if snapshot.host else None
+    parts = {
+        "model": Content(host),
+        "version": Content.styled(serving_name(snapshot.serving), "bold"),
+        "speed": Content(f"{speed.tokens_per_second:.0f} tok/s" if speed.tokens_per_second else ""),
+        "context": Content(
+            f"context {speed.context_tokens / context:.0%}" if speed.context_tokens and context else ""
+        ),
+    }
+    kept: set[str] = set()
+    line = Content("")
+    for name in ("version", "context", "speed", "model"):
+        candidate = Content(SEPARATOR).join(
+            [part for key, part in parts.items() if part.plain and key in kept | {name}]
+        )
+        if candidate.cell_length + right.cell_length + 2 <= width or name == "version":
+            kept.add(name)
+            line = candidate
+    gap = max(width - line.cell_length - right.cell_length, 2)
+    return line + Content(" " * gap) + right
+
+
+def welcome(latest: Conversation | None) -> Content:
+    """The empty page: what this is, and where to go on."""
+    lines = [
+        Content.styled("Mynah", "bold $primary"),
+        Content("a chat that learns from you, on this machine"),
+        Content(""),
+        Content.styled("Ask something. If the reply is not what you wanted, F8 corrects it,", MUTED),
+        Content.styled("F6 and F7 rate it. After a few of these it answers your way.", MUTED),
+    ]
+    if latest is not None:
+        title = " ".join(latest.title.split())
+        lines += [Content(""), Content.styled(f"^O Enter goes on with “{title}”", MUTED)]
+    return Content("\n").join(lines)
+
+
+def went_live(serving: Serving) -> str:
+    """The notice that another version answers from now on."""
+    if serving.adapter is None:
+        return "The base model answers from now on"
+    taught = len(serving.adapter.units)
+    learned = (
+        f": it learned from {taught} of your replies"
+        if taught != 1
+        else ": it learned from one of your replies"
+    )
+    return f"v{serving.adapter.version} is live{learned}. F3 shows what, F9 goes back."
+
+
+def adapter_state(adapter: Adapter, serving: bool, pinned: bool) -> Content:
+    """A version's state in the list."""
+    if serving:
+        return Content.styled("● answers now" + (", pinned" if pinned else ""), _GOOD)
+    if adapter.state is AdapterState.REJECTED:
+        return Content.styled("✗ refused", _BAD)
+    return Content.styled(str(adapter.state), MUTED)
+
+
+def ago(moment: str, now: datetime | None = None) -> str:
+    """How long ago an ISO time was, in the unit that says enough."""
+    try:
+        then = datetime.fromisoformat(moment)
+    except ValueError:
+        return ""
+    if then.tzinfo is None:
+        then = then.replace(tzinfo=UTC)
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
+    if seconds < 60:
+        return "now"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return ""
