@@ -1,0 +1,76 @@
+"""`python -m learner`: sets itself below everything else on the machine, then starts to work.
+
+The order matters and is why this module imports nothing heavy: the scheduling class is inherited by threads that
+are made later, and OpenMP reads its settings once, when torch is imported. Threads that spin at barriers beside a
+chat cost the chat most of its speed, so they sleep instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import warnings
+from types import FrameType
+
+from store.errors import HomeLocked, MynahError
+from store.home import Home
+
+MAX_THREADS = 8
+
+
+def main() -> int:
+    """Work until there is nothing to do; returns the exit code."""
+    step_back()
+    bound_threads()
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    logging.captureWarnings(capture=True)
+    logging.getLogger("gguf").setLevel(logging.WARNING)
+    warnings.simplefilter("once")
+    # Raised in the main thread wherever it stands: transactions roll back, the run is begun again later.
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, _leave)
+    from learner.loop import work
+
+    try:
+        work(Home.default().open())
+    except HomeLocked:
+        return 0
+    except MynahError as error:
+        logging.getLogger("mynah.learner").error("%s", error)
+        return error.exit_code
+    return 0
+
+
+def step_back() -> None:
+    """Idle scheduling class and lowest priority: a share only of what nobody else wants."""
+    with contextlib.suppress(OSError):
+        os.nice(19)
+    if hasattr(os, "SCHED_IDLE"):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def bound_threads() -> None:
+    """Settings that libraries read when they are imported; nothing may ask a network for anything."""
+    threads = str(min(len(os.sched_getaffinity(0)), MAX_THREADS))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = threads
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ["KMP_BLOCKTIME"] = "0"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

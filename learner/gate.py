@@ -1,0 +1,236 @@
+"""Decides whether a trained adapter may answer the owner: measured, bounded, and in doubt no.
+
+A round's own loss proves nothing, so the verdict rests on what was not trained on: units held out, passages only
+the gate reads, and replies written by llama.cpp from the very file that would go live. Held-out corrections are
+compared by how far the adapter prefers the owner's text to its own old reply, not by likelihood alone: half of
+the words in a correction are facts that no other correction teaches, and their noise drowns a learned style.
+All is measured against what serves now, and the health limits against the base's own health, because a small
+base loops and runs on by itself. Each check keeps its value and its limit, so that a verdict can be read later.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from app.model.catalogue import ModelFile
+from app.model.llama import ContextSettings, LlamaAdapter, LlamaModel, SamplerSettings, generate
+from app.model.renderer import Renderer, Turn
+from learner import checks, objectives, reference, scoring
+from learner.examples import Example, rejected_window
+from store.files import whole_file
+from store.types import Role, UnitKind
+
+MIN_GAIN = 0.02
+"""Nats per token by which held-out units must be better: above what rounding and dropout-free noise can give."""
+MAX_REFERENCE_KL = 0.30
+MAX_REFERENCE_LOSS_RATIO = 1.05
+PROBE_TOKENS = 160
+_WINDOW = 512
+
+
+@dataclass(frozen=True)
+class Check:
+    """One measured condition. ``detail`` is one line for people."""
+
+    name: str
+    value: float
+    limit: float
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All checks; the adapter passes when each of them does."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+    @property
+    def summary(self) -> str:
+        failed = [check.detail for check in self.checks if not check.passed]
+        if failed:
+            return "refused: " + "; ".join(failed)
+        return "passed: " + "; ".join(check.detail for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The gate object of the contract."""
+        return {
+            "passed": self.passed,
+            "checks": [asdict(check) for check in self.checks],
+            "summary": self.summary,
+        }
+
+
+@dataclass(frozen=True)
+class Health:
+    """Counts over the probe replies."""
+
+    replies: int
+    empty: int
+    looping: int
+    runaway: int
+
+
+def preference(model: Any, example: Example) -> float:
+    """How far the model is on the owner's side for one unit, in nats per token; only differences mean something.
+
+    A correction: log-likelihood of the owner's text minus that of the rejected reply from where they part. A
+    hinted reply: that of the teacher's replies minus that of the rejected one. A thumb: that of the reply, signed.
+    """
+    with torch.no_grad():
+        if example.chosen is not None:
+            start, end = rejected_window(example.chosen.tokens, example.reply.tokens)
+            wanted = scoring.completion_logprobs(model, [(example.prompt, example.chosen.tokens)])[0]
+            liked = -float(objectives.weighted_nll(wanted, torch.tensor(example.chosen.weights)))
+            return liked - _mean_logprob(model, example.prompt, example.reply.tokens, start, end)
+        own = _mean_logprob(model, example.prompt, example.reply.tokens, 0, len(example.reply))
+        if example.kind is UnitKind.THUMB_UP:
+            return own
+        taught = [_mean_logprob(model, example.prompt, reply, 0, len(reply)) for reply in example.accepted]
+        return (statistics.fmean(taught) if taught else 0.0) - own
+
+
+def held_out_check(gains: Sequence[float], serving: str) -> Check:
+    """Held-out units must be better than under what serves now. ``gains``: differences of `preference`."""
+    if not gains:
+        return Check("held_out", 0.0, MIN_GAIN, False, "no unit could be held out: not enough evidence")
+    gain = statistics.fmean(gains)
+    passed = gain >= MIN_GAIN
+    word = "better" if passed else "not better"
+    detail = f"{len(gains)} held-out units {word} than {serving} ({gain:+.2f} nats per token)"
+    return Check("held_out", gain, MIN_GAIN, passed, detail)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """On the gate's passages: mean KL(base ‖ candidate) in nats per token, and the candidate's loss over the base's."""
+
+    kl: float
+    loss_ratio: float
+
+
+def measure_drift(model: Any, passages: Sequence[Sequence[int]], pause: Callable[[], None]) -> Drift:
+    """How far a PEFT model's active adapter moved from its base on the given passages."""
+    divergences, ours, theirs = [], [], []
+    with torch.no_grad():
+        for tokens in passages:
+            pause()
+            sequence = scoring.passage(tokens)
+            targets = torch.tensor(list(sequence[1]))
+            candidate = scoring.completion_logits(model, [sequence])[0]
+            with scoring.as_base(model):
+                base = scoring.completion_logits(model, [sequence])[0]
+            divergences.append(objectives.forward_kl(candidate, base))
+            ours.append(objectives.token_logprobs(candidate, targets))
+            theirs.append(objectives.token_logprobs(base, targets))
+    ratio = float(torch.cat(ours).mean() / torch.cat(theirs).mean())
+    return Drift(float(torch.cat(divergences).mean()), ratio)
+
+
+def drift_checks(drift: Drift) -> list[Check]:
+    """The reference set must stay near the base, and the base's text no less likely than before."""
+    kl_fine = drift.kl <= MAX_REFERENCE_KL
+    loss_fine = drift.loss_ratio <= MAX_REFERENCE_LOSS_RATIO
+    return [
+        Check(
+            "reference_kl",
+            drift.kl,
+            MAX_REFERENCE_KL,
+            kl_fine,
+            f"drift on neutral text {drift.kl:.3f} {'within' if kl_fine else 'beyond'} {MAX_REFERENCE_KL:g}",
+        ),
+        Check(
+            "reference_loss",
+            drift.loss_ratio,
+            MAX_REFERENCE_LOSS_RATIO,
+            loss_fine,
+            f"loss on neutral text {(drift.loss_ratio - 1) * 100:+.1f} %",
+        ),
+    ]
+
+
+def measure_health(
+    model: LlamaModel, renderer: Renderer, adapter: LlamaAdapter | None, pause: Callable[[], None]
+) -> Health:
+    """Let the served file answer the probes, greedily."""
+    context = model.context(ContextSettings(n_ctx=_WINDOW))
+    stops = renderer.stop_ids
+    empty = looping = runaway = 0
+    try:
+        context.set_adapter(adapter)
+        for probe in reference.PROBES:
+            prompt = renderer.prompt([Turn(Role.USER, probe)])
+            settings = SamplerSettings(temperature=0.0)
+            made = generate(context, prompt, settings, PROBE_TOKENS, stops, between=pause)
+            tokens = [token.id for token in made]
+            ended = bool(tokens) and tokens[-1] in stops
+            words = tokens[:-1] if ended else tokens
+            empty += not model.vocab.text(words).strip()
+            looping += checks.loops(words)
+            runaway += not ended
+    finally:
+        context.close()
+    return Health(len(reference.PROBES), empty, looping, runaway)
+
+
+def base_health(base: ModelFile, measure: Callable[[], Health]) -> Health:
+    """The base's own health, measured once per model file and set of probes and kept beside its weights."""
+    note = base.derived / f"health-{reference.digest()}-{PROBE_TOKENS}.json"
+    try:
+        return Health(**json.loads(note.read_text()))
+    except (OSError, ValueError, TypeError):
+        health = measure()
+        _keep(note, health)
+        return health
+
+
+def health_checks(health: Health, base: Health) -> list[Check]:
+    """No empty reply, and no more loops or endless replies than the base has, give or take one."""
+    allowed_loops = base.looping + 1
+    allowed_runaways = base.runaway + 1
+    return [
+        Check(
+            "empty",
+            health.empty,
+            0,
+            health.empty == 0,
+            f"{health.empty} of {health.replies} probe replies empty",
+        ),
+        Check(
+            "looping",
+            health.looping,
+            allowed_loops,
+            health.looping <= allowed_loops,
+            f"{health.looping} looping (base {base.looping})",
+        ),
+        Check(
+            "runaway",
+            health.runaway,
+            allowed_runaways,
+            health.runaway <= allowed_runaways,
+            f"{health.runaway} without an end in {PROBE_TOKENS} tokens (base {base.runaway})",
+        ),
+    ]
+
+
+def _keep(note: Path, health: Health) -> None:
+    with whole_file(note) as temporary:
+        temporary.write_text(json.dumps(asdict(health)))
+
+
+def _mean_logprob(model: Any, prompt: Sequence[int], tokens: Sequence[int], start: int, end: int) -> float:
+    if end <= start:
+        return 0.0
+    values = scoring.completion_logprobs(model, [(prompt, tokens[:end])])[0]
+    return float(values[start:].mean())

@@ -1,0 +1,354 @@
+"""One learning run from ledger to live adapter, as a sequence of steps that can be begun again at any point.
+
+Nothing a run does before its last step changes what is served: files are made in the scratch place, moved in by
+one rename, entered as a candidate, tested, and made live by one transaction. A learner that dies anywhere leaves
+a run that the next one begins again with the same seed; only a run that died between going live and saying so is
+not repeated but reported. What takes seconds to import (torch, transformers, peft) is imported when there is
+something to learn, and not before.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.model import catalogue, convert
+from app.model.catalogue import ModelFile
+from app.model.llama import LlamaModel
+from app.model.renderer import Renderer
+from learner import examples, ledger
+from learner.demonstrations import Demonstrator
+from learner.examples import Example
+from learner.teacher import Teacher
+from learner.yielding import Yielding, decoder_layers
+from store import adapters, runs, settings, units
+from store.adapters import Adapter
+from store.db import Store
+from store.redaction.training import redactor_of
+from store.runs import Run
+from store.types import AdapterState, RunOutcome, RunState, UnitState, UnitUse
+from store.units import Unit
+
+if TYPE_CHECKING:
+    from learner.gate import Verdict
+    from learner.trainer import Metrics
+
+log = logging.getLogger("mynah.learner")
+
+RECIPE = "combined-2"
+_TOO_FEW = "one rating alone cannot be learned and tested: it waits for another one"
+_NO_EVIDENCE = "there is nothing to learn beside what must be held out to test it"
+
+# Where each step begins on the run's scale from 0 to 1; training is most of the time.
+_SCALE: dict[RunState, tuple[float, float]] = {
+    RunState.PREPARING: (0.0, 0.12),
+    RunState.TRAINING: (0.12, 0.8),
+    RunState.EXPORTING: (0.8, 0.83),
+    RunState.GATING: (0.83, 0.98),
+    RunState.PUBLISHING: (0.98, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a run is made of: units with their examples, by use."""
+
+    train: list[tuple[Unit, Example]]
+    replay: list[tuple[Unit, Example]]
+    held_out: list[tuple[Unit, Example]]
+    practice: list[Example] = field(default_factory=list)
+
+    @property
+    def uses(self) -> list[tuple[Unit, UnitUse]]:
+        return [
+            *((unit, UnitUse.TRAINED) for unit, _ in self.train),
+            *((unit, UnitUse.REPLAYED) for unit, _ in self.replay),
+            *((unit, UnitUse.HELD_OUT) for unit, _ in self.held_out),
+        ]
+
+    @property
+    def tests(self) -> list[Example]:
+        """What decides: the new held-out units, else the earlier ones. Tastes change, and the last word counts."""
+        new = [example for unit, example in self.held_out if unit.state is UnitState.QUEUED]
+        return new or [example for _, example in self.held_out]
+
+    @property
+    def examples(self) -> list[Example]:
+        return [example for _, example in (*self.train, *self.replay)]
+
+    @property
+    def corrections(self) -> list[Example]:
+        """The owner's own texts, the newest first: what the model is shown when it practises."""
+        return [example for example in reversed(self.examples) if example.chosen is not None]
+
+
+class Round:
+    """Carries one claimed run out."""
+
+    def __init__(self, store: Store, run: Run, yielding: Yielding) -> None:
+        self._store = store
+        self._run = run
+        self._yielding = yielding
+        self._skipped: list[dict[str, str]] = []
+        self._seconds: dict[str, float] = {}
+        self._told = 0.0
+
+    def carry_out(self) -> RunOutcome:
+        """Do it. Raises MynahError where the run cannot be carried out; that says nothing about the units."""
+        published = self._published_before()
+        if published is not None:
+            return self._finish(RunOutcome.PROMOTED, published)
+        waiting = units.waiting(self._store)
+        if not waiting:
+            return self._nothing([])
+        base = catalogue.resolve(self._store.home, settings.get(self._store, settings.MODEL))
+        with closing(LlamaModel.load(convert.served_form(base))) as served:
+            system_prompt = settings.get(self._store, settings.SYSTEM_PROMPT)
+            renderer = Renderer(served.vocab, served.chat_template, system_prompt)
+            with self._step(RunState.PREPARING):
+                lesson = self._prepare(renderer, waiting)
+            if not lesson.train or not lesson.held_out:
+                return self._nothing(waiting)
+            with self._step(RunState.PREPARING):
+                lesson = self._practise(served, renderer, self._teach(served, renderer, lesson))
+            return self._learn(base, served, renderer, lesson)
+
+    def _prepare(self, renderer: Renderer, waiting: list[Unit]) -> Lesson:
+        """Refuse what cannot be an example, and divide the rest."""
+        made: dict[str, Example] = {}
+        redactor = redactor_of(self._store)
+        usable = []
+        for unit in waiting:
+            built = examples.build(self._store, renderer, unit, redactor)
+            if isinstance(built, Example):
+                made[unit.id] = built
+                usable.append(unit)
+            else:
+                units.refuse(self._store, unit.id, built.reason)
+                self._skipped.append({"unit": unit.id, "reason": built.reason})
+        earlier = []
+        for unit in units.learned(self._store):
+            built = examples.build(self._store, renderer, unit, redactor)
+            if isinstance(built, Example):
+                made[unit.id] = built
+                earlier.append(unit)
+        division = ledger.split(usable, earlier, self._seed)
+        return Lesson(
+            [(unit, made[unit.id]) for unit in division.train],
+            [(unit, made[unit.id].replayed()) for unit in division.replay],
+            [(unit, made[unit.id]) for unit in division.held_out],
+        )
+
+    def _teach(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
+        """Let the hinted base write its own better replies."""
+
+        def taught(pairs: list[tuple[Unit, Example]]) -> list[tuple[Unit, Example]]:
+            done = []
+            for unit, example in pairs:
+                if example.hinted is not None and example.chosen is None:
+                    result = teacher.teach(example, self._seed)
+                    log.info(
+                        "unit %s: %d accepted, refused %s",
+                        unit.id,
+                        len(result.example.accepted),
+                        result.refused,
+                    )
+                    example = result.example
+                done.append((unit, example))
+                self._tell(RunState.PREPARING, len(done) / len(pairs), "asking the teacher")
+            return done
+
+        with closing(Teacher(served, renderer, self._yielding.border)) as teacher:
+            return Lesson(taught(lesson.train), taught(lesson.replay), taught(lesson.held_out))
+
+    def _practise(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
+        """Let the base that is shown the corrections answer everyday questions like them."""
+        self._tell(RunState.PREPARING, 0.5, "practising on everyday questions", force=True)
+        with closing(Demonstrator(served, renderer, self._yielding.border)) as demonstrator:
+            practice = demonstrator.practise(lesson.corrections, self._seed)
+        log.info("practice: %d answers, refused %s", len(practice.examples), practice.refused)
+        return replace(lesson, practice=practice.examples)
+
+    def _learn(self, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> RunOutcome:
+        """Train, export, test, and publish or refuse."""
+        candidate, verdict = self._train_and_test(base, served, renderer, lesson)
+        gc.collect()
+        with self._step(RunState.PUBLISHING):
+            return self._decide(candidate, verdict)
+
+    def _train_and_test(
+        self, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson
+    ) -> tuple[Adapter, Verdict]:
+        """The part that needs the training libraries and gigabytes; all of them end with it."""
+        with self._step(RunState.TRAINING):
+            from learner import export, gate, reference, weights
+            from learner.trainer import ADAPTER, Trainer, TrainSettings
+
+            recipe = replace(TrainSettings(), seed=self._seed)
+            self._tell(RunState.TRAINING, 0.0, "loading the weights")
+            anchors = [served.vocab.encode(text, special=False) for text in reference.ANCHOR_PASSAGES]
+            told = partial(self._tell, RunState.TRAINING)
+            trainer = Trainer(weights.load_base(base), recipe, anchors, self._yielding, told)
+            serving = adapters.active(self._store, base.base_hash)
+            held_out = lesson.tests
+            before = self._before(trainer.model, held_out, serving.adapter)
+
+            def gains() -> list[float]:
+                now = [gate.preference(trainer.model, example) for example in held_out]
+                return [new - old for new, old in zip(now, before, strict=True)]
+
+            metrics = trainer.run([*lesson.examples, *lesson.practice], lambda: statistics.fmean(gains()))
+        with self._step(RunState.EXPORTING):
+            manifest = self._manifest(base, lesson, asdict(recipe), metrics, reference.digest())
+            made = export.write(self._store.home, trainer.model, ADAPTER, recipe.alpha, base, manifest)
+            candidate = self._install(made, base, manifest, lesson)
+        with self._step(RunState.GATING), self._yielding.inside(decoder_layers(trainer.model)):
+            passages = [served.vocab.encode(text, special=False) for text in reference.GATE_PASSAGES]
+            current = f"v{serving.adapter.version}" if serving.adapter else "the base"
+            checks = [gate.held_out_check(gains(), current)]
+            checks += gate.drift_checks(gate.measure_drift(trainer.model, passages, self._yielding.border))
+            self._tell(RunState.GATING, 0.4, "letting it answer")
+            checks += self._health(base, served, renderer, candidate)
+        return candidate, gate.Verdict(tuple(checks))
+
+    def _before(self, model: Any, held_out: list[Example], active: Adapter | None) -> list[float]:
+        """The held-out units under what serves now: the active adapter's PEFT form, or the base."""
+        from learner import gate, scoring
+
+        if active is None:
+            with scoring.as_base(model):
+                return [gate.preference(model, example) for example in held_out]
+        model.load_adapter(adapters.files(self._store, active.id), "serving", is_trainable=False)
+        try:
+            with scoring.as_adapter(model, "serving"):
+                return [gate.preference(model, example) for example in held_out]
+        finally:
+            model.delete_adapter("serving")
+
+    def _install(self, made: Path, base: ModelFile, manifest: dict[str, Any], lesson: Lesson) -> Adapter:
+        adapter = adapters.install(self._store, made)
+        return adapters.add_candidate(
+            self._store,
+            adapter,
+            base_hash=base.base_hash,
+            run=self._run.id,
+            manifest=manifest,
+            uses=lesson.uses,
+        )
+
+    def _health(
+        self, base: ModelFile, served: LlamaModel, renderer: Renderer, candidate: Adapter
+    ) -> list[Any]:
+        from learner import gate
+
+        pause = self._yielding.border
+        usual = gate.base_health(base, lambda: gate.measure_health(served, renderer, None, pause))
+        path = adapters.files(self._store, candidate.id) / adapters.GGUF_NAME
+        with closing(served.load_adapter(path)) as adapter:
+            return gate.health_checks(gate.measure_health(served, renderer, adapter, pause), usual)
+
+    def _decide(self, candidate: Adapter, verdict: Verdict) -> RunOutcome:
+        report = verdict.as_dict()
+        lost = self._taken_back(candidate)
+        if lost:
+            report["summary"] = "kept back: a rating it learned from was taken back meanwhile"
+        elif verdict.passed:
+            if adapters.publish(self._store, candidate.id, report):
+                return self._finish(RunOutcome.PROMOTED, adapters.get(self._store, candidate.id))
+            report["summary"] = "kept back: it passed, but another version is pinned"
+        adapters.reject(self._store, candidate.id, report, report["summary"])
+        return self._finish(RunOutcome.REJECTED, adapters.get(self._store, candidate.id))
+
+    def _taken_back(self, candidate: Adapter) -> bool:
+        return any(unit.state is UnitState.REFUSED for unit, _ in units.used_by(self._store, candidate.id))
+
+    def _published_before(self) -> Adapter | None:
+        """The adapter an earlier attempt of this run made live before it could say so; others are closed."""
+        for adapter in adapters.list_(self._store):
+            if adapter.run != self._run.id:
+                continue
+            if adapter.state in (AdapterState.ACTIVE, AdapterState.RETIRED):
+                return adapter
+            if adapter.state is AdapterState.CANDIDATE:
+                adapters.reject(self._store, adapter.id, {}, "its run was broken off and begun again")
+        return None
+
+    def _nothing(self, waiting: list[Unit]) -> RunOutcome:
+        refused = {entry["unit"] for entry in self._skipped}
+        left = [unit for unit in waiting if unit.id not in refused]
+        reason = _TOO_FEW if len(left) == 1 else _NO_EVIDENCE
+        self._skipped += [{"unit": unit.id, "reason": reason} for unit in left]
+        return self._finish(RunOutcome.NOTHING_TO_LEARN, None)
+
+    def _finish(self, outcome: RunOutcome, adapter: Adapter | None) -> RunOutcome:
+        """Close the run with the contract's object."""
+        uses = units.used_by(self._store, adapter.id) if adapter else []
+        known = {entry["unit"] for entry in self._skipped}
+        skipped = self._skipped + [
+            {"unit": unit.id, "reason": unit.reason or ""}
+            for unit in units.refused(self._store)
+            if unit.id not in known
+        ]
+        began = datetime.fromisoformat(self._run.created)
+        result = {
+            "outcome": outcome,
+            "adapter": adapter.id if adapter and outcome is RunOutcome.PROMOTED else None,
+            "used": [unit.id for unit, use in uses if use is not UnitUse.HELD_OUT],
+            "held_out": [unit.id for unit, use in uses if use is UnitUse.HELD_OUT],
+            "skipped": skipped,
+            "gate": adapter.gate if adapter else {},
+            "seconds": round((datetime.now(UTC) - began).total_seconds(), 2),
+        }
+        runs.finish(self._store, self._run.id, outcome, result)
+        log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self._seconds)
+        return outcome
+
+    def _manifest(
+        self, base: ModelFile, lesson: Lesson, recipe: dict[str, Any], metrics: Metrics, sets: str
+    ) -> dict[str, Any]:
+        return {
+            "base": {"hash": base.base_hash, "name": base.name},
+            "run": self._run.id,
+            "recipe": RECIPE,
+            "settings": recipe,
+            "reference_sets": sets,
+            "redaction": units.REDACTION_VERSION,
+            "units": [
+                {"unit": unit.id, "hash": unit.content_hash, "use": str(use)} for unit, use in lesson.uses
+            ],
+            "practice": len(lesson.practice),
+            "metrics": metrics.as_dict(),
+            "seconds": self._seconds,
+            "waited": round(self._yielding.waited, 2),
+        }
+
+    @property
+    def _seed(self) -> int:
+        """The same for every attempt of a run, another one for every run."""
+        return int.from_bytes(self._run.id.encode()[-4:], "big") & 0x7FFFFFFF
+
+    @contextmanager
+    def _step(self, state: RunState) -> Iterator[None]:
+        self._tell(state, 0.0, "", force=True)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            spent = time.monotonic() - began
+            self._seconds[state] = round(self._seconds.get(state, 0.0) + spent, 2)
+
+    def _tell(self, state: RunState, share: float, note: str, *, force: bool = False) -> None:
+        """Write progress, twice a second at most: each is a transaction."""
+        if force or time.monotonic() - self._told > 0.5:
+            self._told = time.monotonic()
+            start, end = _SCALE[state]
+            runs.progress(self._store, self._run.id, state, start + share * (end - start), note)

@@ -1,0 +1,82 @@
+"""The hindsight teacher: the frozen base that is told, below the question, what the owner wanted.
+
+A small model follows a hint that stands in front of it far more often than it follows one it was told of once,
+and what it then writes is close to what it could say by itself, which is why learning it harms little else. Only
+replies that pass the checks teach. The teacher runs in llama.cpp on the served file, without an adapter: it is
+ten times quicker there than in the training library, and it is the model the owner talks to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.model.llama import ContextSettings, LlamaContext, LlamaModel, SamplerSettings, generate
+from app.model.renderer import Renderer
+from learner import checks
+from learner.examples import Example
+
+ACCEPTED_PER_UNIT = 2
+TRIES_PER_UNIT = 4
+MAX_REPLY_TOKENS = 200
+_WINDOW = 1024
+
+
+@dataclass(frozen=True)
+class Taught:
+    """An example with its accepted replies, and why the others were refused."""
+
+    example: Example
+    refused: tuple[str, ...]
+
+
+class Teacher:
+    """Writes replies to hinted prompts. Close it: it holds a context of the served model."""
+
+    def __init__(self, model: LlamaModel, renderer: Renderer, pause: Callable[[], None]) -> None:
+        self._renderer = renderer
+        self._pause = pause
+        self._vocab = model.vocab
+        self._context: LlamaContext = model.context(ContextSettings(n_ctx=_WINDOW))
+
+    def teach(self, example: Example, seed: int) -> Taught:
+        """Up to two accepted replies, from at most four tries; the first try is greedy."""
+        assert example.hinted is not None
+        assert example.hint is not None
+        accepted: list[list[int]] = []
+        refused: list[str] = []
+        for attempt in range(TRIES_PER_UNIT):
+            sampler = SamplerSettings(temperature=0.0 if attempt == 0 else 0.7, seed=seed + attempt)
+            tokens, ended = self._reply(example.hinted, sampler)
+            text = self._vocab.text(tokens)
+            reason = checks.teaches(
+                text,
+                tokens,
+                ended=ended,
+                question=example.question,
+                rejected=example.reply_text,
+                hint=example.hint,
+            )
+            if reason is None:
+                accepted.append(self._renderer.completion(text.strip()))
+            else:
+                refused.append(reason)
+            if len(accepted) == ACCEPTED_PER_UNIT:
+                break
+        return Taught(example.taught_by(accepted), tuple(refused))
+
+    def _reply(self, prompt: Sequence[int], sampler: SamplerSettings) -> tuple[list[int], bool]:
+        stops = self._renderer.stop_ids
+        tokens = [
+            token.id
+            for token in generate(
+                self._context, prompt, sampler, MAX_REPLY_TOKENS, stops, between=self._pause
+            )
+        ]
+        if tokens and tokens[-1] in stops:
+            return tokens[:-1], True
+        return tokens, False
+
+    def close(self) -> None:
+        """Give the context back."""
+        self._context.close()

@@ -1,0 +1,352 @@
+"""One LoRA over the frozen base, trained anew each round from the ledger; never merged, never continued.
+
+Adapters merged one after another end below the untouched base (see README of the benchmarks for sources), so a
+round starts from zero with all that is to be learned: the new units and replayed earlier ones. It stops by
+evidence, not after a fixed number of epochs: when the corrections are learned, when held-out units have stopped
+getting better, when the drift on neutral text is used up, or when its tokens are. What was measured for each
+number stands in tests/benchmarks/README.md.
+
+The combined objective per example: a correction is likelihood of the owner's text, weighted by what the owner
+changed, plus a bounded preference against the rejected reply; a hinted reply is forward KL to the hinted base on
+the teacher's accepted replies plus reverse KL on the reply's own tokens; a bare thumb is APO-zero. Every step
+also holds the model to the base on a neutral passage.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from learner import objectives, scoring
+from learner.examples import Example, rejected_window
+from learner.objectives import Term
+from learner.yielding import Yielding, decoder_layers
+from store.types import UnitKind
+
+ADAPTER = "default"
+_SMALLEST_TARGETS = "all-linear"
+
+
+class Stop(StrEnum):
+    """Why training ended."""
+
+    LEARNED = "learned"
+    HELD_OUT = "held-out units stopped improving"
+    DRIFT = "drift budget used up"
+    TOKENS = "token budget used up"
+    EPOCHS = "epoch limit"
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """The recipe. Rates per optimiser step; token counts over the whole round."""
+
+    rank: int = 16
+    alpha: int = 32
+    learning_rate: float = 3e-4
+    warmup_steps: int = 2
+    batch: int = 2
+    least_epochs: int = 3
+    min_epochs: int = 4
+    max_epochs: int = 12
+    token_budget: int = 14_000
+    learned_loss: float = 0.35
+    drift_budget: float = 0.15
+    held_out_fall: float = 0.75
+    gradient_clip: float = 1.0
+    beta: float = 0.1
+    top_k: int = 64
+    preference_reach: int = 64
+    seed: int = 0
+    weights: dict[Term, float] = field(
+        default_factory=lambda: {
+            Term.NLL: 1.0,
+            Term.PREFERENCE: 0.3,
+            Term.BINARY: 1.0,
+            Term.DISTILL: 1.0,
+            Term.ON_POLICY: 0.2,
+            Term.ANCHOR: 1.0,
+        }
+    )
+
+
+@dataclass
+class Metrics:
+    """What a round saw of itself, for the manifest and the benchmarks."""
+
+    steps: int = 0
+    epochs: int = 0
+    tokens: int = 0
+    stopped_by: Stop = Stop.EPOCHS
+    losses: list[float] = field(default_factory=list)
+    drift: list[float] = field(default_factory=list)
+    held_out: list[float] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One micro-batch: its examples and the passage it is anchored to."""
+
+    examples: Sequence[Example]
+    anchor: int
+
+
+Told = Callable[[float, str], None]
+
+
+class Trainer:
+    """Trains one adapter. ``anchors`` are token ids of neutral passages."""
+
+    def __init__(
+        self,
+        base: Any,
+        settings: TrainSettings,
+        anchors: Sequence[Sequence[int]],
+        yielding: Yielding,
+        told: Told,
+    ) -> None:
+        self._settings = settings
+        self._yielding = yielding
+        self._told = told
+        self._anchors = [scoring.passage(tokens) for tokens in anchors]
+        self._anchor_base: dict[int, Tensor] = {}
+        self._base_logprobs: dict[tuple[str, str], Tensor] = {}
+        self._teacher: dict[tuple[str, int], Tensor] = {}
+        self.metrics = Metrics()
+        self.model = with_adapter(base, settings)
+
+    def run(self, examples: Sequence[Example], held_out: Callable[[], float | None]) -> Metrics:
+        """Train until one of the stops; ``held_out`` gives the present gain on held-out units (higher is better)."""
+        settings = self._settings
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        optimiser = torch.optim.AdamW(
+            parameters, lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
+        )
+        order = random.Random(settings.seed)
+        with self._yielding.inside(decoder_layers(self.model)):
+            for epoch in range(settings.max_epochs):
+                self._epoch(epoch, list(examples), order, optimiser, parameters)
+                stop = self._stop(held_out())
+                if stop is not None:
+                    self.metrics.stopped_by = stop
+                    break
+        self.model.eval()
+        return self.metrics
+
+    def _epoch(
+        self,
+        epoch: int,
+        examples: list[Example],
+        order: random.Random,
+        optimiser: torch.optim.Optimizer,
+        parameters: list[torch.nn.Parameter],
+    ) -> None:
+        settings = self._settings
+        self.model.train()
+        order.shuffle(examples)
+        losses, drifts = [], []
+        count = math.ceil(len(examples) / settings.batch)
+        for index in range(count):
+            self._yielding.border()
+            batch = examples[index * settings.batch : (index + 1) * settings.batch]
+            for group in optimiser.param_groups:
+                group["lr"] = settings.learning_rate * min(
+                    1.0, (self.metrics.steps + 1) / settings.warmup_steps
+                )
+            fit, drift = self._backward(_Step(batch, self.metrics.steps % max(len(self._anchors), 1)))
+            torch.nn.utils.clip_grad_norm_(parameters, settings.gradient_clip)
+            optimiser.step()
+            optimiser.zero_grad()
+            losses.append(fit)
+            drifts.append(drift)
+            self.metrics.steps += 1
+            self._told(self._done(epoch + (index + 1) / count), f"epoch {epoch + 1}, loss {fit:.2f}")
+        self.metrics.epochs += 1
+        self.metrics.losses.append(sum(losses) / len(losses))
+        self.metrics.drift.append(sum(drifts) / len(drifts))
+
+    def _done(self, epochs: float) -> float:
+        """Share of the round that is over, 0 to 1, by whichever limit is nearer."""
+        settings = self._settings
+        return min(1.0, max(epochs / settings.max_epochs, self.metrics.tokens / settings.token_budget))
+
+    def _stop(self, gain: float | None) -> Stop | None:
+        metrics, settings = self.metrics, self._settings
+        if gain is not None:
+            metrics.held_out.append(gain)
+        if metrics.drift[-1] > settings.drift_budget:
+            return Stop.DRIFT
+        if metrics.epochs >= settings.min_epochs and metrics.losses[-1] < settings.learned_loss:
+            return Stop.LEARNED
+        if metrics.epochs >= settings.least_epochs and metrics.tokens >= settings.token_budget:
+            return Stop.TOKENS
+        if metrics.epochs >= settings.min_epochs and self._overdone():
+            return Stop.HELD_OUT
+        return None
+
+    def _overdone(self) -> bool:
+        """Whether held-out units clearly got worse.
+
+        With one unit, small falls are noise: stopping at the first ended a round far too early (see README).
+        """
+        gains = self.metrics.held_out
+        return len(gains) >= 3 and max(gains[-2:]) < self._settings.held_out_fall * max(gains)
+
+    def _backward(self, step: _Step) -> tuple[float, float]:
+        """Add one micro-batch's gradient; returns the examples' mean loss and the drift on the anchor."""
+        weights = self._settings.weights
+        # By number, not by weight: a batch of doubtful units must not push as hard as one of corrections.
+        total = len(step.examples)
+        fit = 0.0
+        corrections = [example for example in step.examples if example.chosen is not None]
+        if corrections:
+            loss, nll = self._corrections(corrections)
+            fit += nll
+            _differentiate(loss / total)
+        for example in step.examples:
+            if example.chosen is None:
+                loss = self._judged(example)
+                fit += float(loss.detach()) * example.weight
+                _differentiate(loss * example.weight / total)
+        drift = 0.0
+        if self._anchors and weights[Term.ANCHOR] > 0.0:
+            value = self._anchor(step.anchor)
+            drift = float(value.detach())
+            _differentiate(weights[Term.ANCHOR] * value)
+        return fit / total, drift
+
+    def _corrections(self, examples: Sequence[Example]) -> tuple[Tensor, float]:
+        """Weighted sum over corrections, and of how well each fits; one padded forward pass for all."""
+        sequences = [(example.prompt, example.chosen.tokens) for example in examples if example.chosen]
+        self._count(sequences)
+        losses = []
+        nll = 0.0
+        logprobs = scoring.completion_logprobs(self.model, sequences)
+        for example, values in zip(examples, logprobs, strict=True):
+            assert example.chosen is not None
+            terms = {Term.NLL: objectives.weighted_nll(values, torch.tensor(example.chosen.weights))}
+            start, end = rejected_window(example.chosen.tokens, example.reply.tokens)
+            wanted = self._settings.weights[Term.PREFERENCE] > 0.0
+            # Where the two part late, the likelihood at the parting already takes the mass from the reply's next
+            # token; the reply's own pass would double the cost of a long correction for that one position.
+            if wanted and start < self._settings.preference_reach and end > start:
+                terms[Term.PREFERENCE] = self._preference(example, values, start, end)
+            losses.append(example.weight * objectives.combined(terms, self._settings.weights))
+            nll += example.weight * _fit(values.detach(), example.chosen.weights)
+        return torch.stack(losses).sum(), nll
+
+    def _preference(self, example: Example, chosen: Tensor, start: int, end: int) -> Tensor:
+        rejected_sequence = (example.prompt, example.reply.tokens[:end])
+        self._count([rejected_sequence])
+        rejected = scoring.completion_logprobs(self.model, [rejected_sequence])[0][start:]
+        assert example.chosen is not None
+        stop = min(start + len(rejected), len(chosen))
+        chosen_base = self._reference(example, "chosen", (example.prompt, example.chosen.tokens))
+        rejected_base = self._reference(example, "rejected", rejected_sequence)
+        return objectives.bounded_preference(
+            (chosen[start:stop] - chosen_base[start:stop]).sum(),
+            (rejected - rejected_base[start:]).sum(),
+            self._settings.beta,
+        )
+
+    def _judged(self, example: Example) -> Tensor:
+        """A reply without the owner's own text: with a hint distil it, otherwise move the whole reply."""
+        terms: dict[Term, Tensor] = {}
+        sequence = (example.prompt, example.reply.tokens)
+        if example.hinted is None or example.kind is UnitKind.THUMB_UP:
+            self._count([sequence])
+            policy = scoring.completion_logprobs(self.model, [sequence])[0].sum()
+            reference = self._reference(example, "reply", sequence).sum()
+            terms[Term.BINARY] = objectives.apo_zero_unpaired(
+                policy.unsqueeze(0),
+                reference.unsqueeze(0),
+                torch.tensor([example.reward]),
+                self._settings.beta,
+            ).mean()
+            return objectives.combined(terms, self._settings.weights)
+        if self._settings.weights[Term.ON_POLICY] > 0.0 and len(example.reply):
+            self._count([sequence])
+            student = scoring.completion_logits(self.model, [sequence])[0]
+            teacher = self._hinted_logits(example, -1, example.reply.tokens)
+            terms[Term.ON_POLICY] = objectives.reverse_kl_topk(student, teacher, self._settings.top_k).mean()
+        distilled = []
+        for index, reply in enumerate(example.accepted):
+            self._count([(example.prompt, reply)])
+            student = scoring.completion_logits(self.model, [(example.prompt, reply)])[0]
+            distilled.append(
+                objectives.forward_kl(student, self._hinted_logits(example, index, reply)).mean()
+            )
+        if distilled:
+            terms[Term.DISTILL] = torch.stack(distilled).mean()
+        return objectives.combined(terms, self._settings.weights)
+
+    def _anchor(self, index: int) -> Tensor:
+        sequence = self._anchors[index]
+        self._count([sequence])
+        if index not in self._anchor_base:
+            with torch.no_grad(), scoring.as_base(self.model):
+                self._anchor_base[index] = scoring.completion_logits(self.model, [sequence])[0]
+        student = scoring.completion_logits(self.model, [sequence])[0]
+        return objectives.forward_kl(student, self._anchor_base[index]).mean()
+
+    def _reference(self, example: Example, part: str, sequence: scoring.Sequence2) -> Tensor:
+        """Log-probabilities under the frozen base, computed once per round."""
+        key = (example.unit, part)
+        if key not in self._base_logprobs:
+            with torch.no_grad(), scoring.as_base(self.model):
+                self._base_logprobs[key] = scoring.completion_logprobs(self.model, [sequence])[0]
+        return self._base_logprobs[key]
+
+    def _hinted_logits(self, example: Example, index: int, reply: Sequence[int]) -> Tensor:
+        """The teacher's logits on a reply: the frozen base that sees the hint. Computed once per round."""
+        key = (example.unit, index)
+        if key not in self._teacher:
+            assert example.hinted is not None
+            with torch.no_grad(), scoring.as_base(self.model):
+                # Half precision: a hundred replies of fifty tokens are a gigabyte of float32 logits.
+                self._teacher[key] = scoring.completion_logits(self.model, [(example.hinted, reply)])[
+                    0
+                ].half()
+        return self._teacher[key].float()
+
+    def _count(self, sequences: Sequence[scoring.Sequence2]) -> None:
+        self.metrics.tokens += sum(len(prompt) + len(completion) for prompt, completion in sequences)
+
+
+def _fit(logprobs: Tensor, weights: Sequence[float]) -> float:
+    """Mean loss over what the owner wrote, in nats per token: what was merely kept is known already."""
+    written = torch.tensor(weights) >= 1.0
+    return -float(logprobs[written].mean())
+
+
+def _differentiate(loss: Tensor) -> None:
+    torch.autograd.backward(loss)
+
+
+def with_adapter(base: Any, settings: TrainSettings) -> Any:
+    """The base with a fresh LoRA on all linear layers but the output's; only the LoRA trains."""
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(settings.seed)
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=0.0,
+        target_modules=_SMALLEST_TARGETS,
+        task_type="CAUSAL_LM",
+    )
+    with warnings.catch_warnings():
+        # PEFT asks transformers for an attribute by its old name.
+        warnings.simplefilter("ignore", FutureWarning)
+        return get_peft_model(base, config, adapter_name=ADAPTER)

@@ -1,0 +1,91 @@
+"""Makes the learner step aside while a reply is written, at micro-batch borders and inside a step.
+
+A training step takes a second and more, which is a long time to wait for a first token: idle priority alone
+leaves the caches, the memory bus and a shared core busy. So the lease is looked at in front of every decoder
+layer too, forward and backward, and a reply that begins in the middle of a step waits for one layer at most
+(15 ms with SmolLM2). Looking costs under a microsecond. A host that streams without a pause must not starve
+the learner for ever: after ``max_wait`` seconds it may finish one micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+MAX_WAIT_SECONDS = 20.0
+
+
+class Lease(Protocol):
+    """What is needed of `store.activity.Activity`."""
+
+    @property
+    def held(self) -> bool: ...
+    def wait_until_free(self, max_wait: float) -> float: ...
+
+
+class _Turn(Enum):
+    ASKING = "asking"
+    GRANTED = "granted"
+
+
+class Yielding:
+    """Waits where it is called; counts the seconds it gave away in ``waited``."""
+
+    def __init__(self, lease: Lease, max_wait: float = MAX_WAIT_SECONDS) -> None:
+        self._lease = lease
+        self._max_wait = max_wait
+        self._turn = _Turn.ASKING
+        self.waited = 0.0
+
+    def border(self) -> None:
+        """Between micro-batches, and between tokens: a granted turn is over, wait while a reply is written."""
+        self._turn = _Turn.ASKING
+        self.within()
+
+    def within(self) -> None:
+        """Inside a micro-batch: wait, unless this micro-batch was granted after a full wait."""
+        if self._turn is _Turn.GRANTED:
+            return
+        slept = self._lease.wait_until_free(self._max_wait)
+        self.waited += slept
+        if slept >= self._max_wait and self._lease.held:
+            self._turn = _Turn.GRANTED
+
+    @contextmanager
+    def inside(self, layers: Iterator[nn.Module]) -> Iterator[None]:
+        """While the block runs, step aside at each of these layers, forward and backward."""
+        handles = []
+        for layer in layers:
+            handles.append(layer.register_forward_pre_hook(self._on_forward))
+            handles.append(layer.register_forward_hook(self._after_forward))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _on_forward(self, _module: nn.Module, _inputs: Any) -> None:
+        self.within()
+
+    def _after_forward(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        hidden = output[0] if isinstance(output, tuple) else output
+        if hidden.requires_grad:
+            hidden.register_hook(self._on_gradient)
+
+    def _on_gradient(self, _gradient: Tensor) -> None:
+        """The gradient has come down to this layer; its own backward pass is next."""
+        self.within()
+
+
+def decoder_layers(model: nn.Module) -> Iterator[nn.Module]:
+    """The transformer's blocks: the members of the longest module list, which every decoder model has."""
+    from torch import nn
+
+    lists = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
+    longest: list[nn.Module] = max(lists, key=len, default=[])
+    return iter(longest)
