@@ -1,0 +1,1 @@
+"""Tests of Mynah, flat: `test_<area>_<what>.py`."""

@@ -1,0 +1,226 @@
+"""A model without weights, behind the same interface as llama.cpp's, and a real host process that runs on it.
+
+It is told what to do by the last message of the user, so one program serves every test and no test needs to
+configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one token each), ``slow N`` (the same,
+0.05 s each), ``hang N`` (the same, 1 s each), ``fail N`` (a fault after N tokens), ``memory N`` (the same, out of
+memory), ``bytes TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces),
+``version`` (what is attached), ``turns`` (how many turns it was given). Any other message is answered with
+``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
+conversations shows.
+
+To start a host on it for the commands of a test: ``with scripted_host(home): …``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from app.host.client import HostClient, running_host, stop_host
+from app.host.jobs import Sampling
+from app.host.runtime import ModelInfo
+from app.model.renderer import Fitted, Renderer, Turn
+from store.errors import AdapterFileError
+from store.home import Home
+
+BASE_HASH = "5c" * 32
+MODEL = "scripted"
+START, END, BOS = 256, 257, 258
+FIRST_PIECE = 1000
+BROKEN = b"broken"
+_CONTROLS = {START: "<|im_start|>", END: "<|im_end|>", BOS: ""}
+SOURCE = Path(__file__).resolve().parent.parent
+
+
+class ByteVocab:
+    """One token per byte, two control tokens, and a token for each piece the model ever says."""
+
+    adds_bos = False
+    bos = BOS
+    eos = END
+    end_of_turn = END
+    end_ids = frozenset({END})
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        if special:
+            for token in (START, END):
+                before, mark, after = text.partition(_CONTROLS[token])
+                if mark:
+                    return [*self.encode(before, special=True), token, *self.encode(after, special=True)]
+        return list(text.encode())
+
+    def control_text(self, token: int) -> str:
+        return _CONTROLS.get(token, "")
+
+    def is_control(self, token: int) -> bool:
+        return token in _CONTROLS
+
+    def token_of(self, piece: bytes) -> int:
+        if piece not in self._pieces:
+            self._pieces.append(piece)
+        return FIRST_PIECE + self._pieces.index(piece)
+
+    def piece(self, token: int) -> bytes:
+        if token >= FIRST_PIECE:
+            return self._pieces[token - FIRST_PIECE]
+        return bytes([token]) if token < START else b""
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return b"".join(map(self.piece, tokens)).decode()
+
+
+class ScriptedRuntime:
+    """Implements `app.host.runtime.Runtime`; keeps a record of what was asked of it."""
+
+    chunk = 64
+    sequences = 3
+
+    def __init__(self, context: int = 4096, token_seconds: float = 0.0, batch_seconds: float = 0.0) -> None:
+        self.info = ModelInfo(MODEL, BASE_HASH, "scripted", context, "t" * 16, 1, 1)
+        self.vocab = ByteVocab()
+        self.renderer = Renderer(self.vocab, None)
+        self.stop_strings = self.renderer.stop_strings
+        self.token_seconds = token_seconds
+        self.batch_seconds = batch_seconds
+        self.held: list[list[int]] = [[] for _ in range(self.sequences)]
+        self.last = 0
+        self.attached: str | None = None
+        self.evaluated: list[tuple[int, int, int]] = []
+        self.samplings: list[Sampling] = []
+        self.closed = False
+
+    def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
+        return self.renderer.fit(turns, self.info.context, reserve)
+
+    def is_end(self, token: int) -> bool:
+        return token == END
+
+    def piece(self, token: int) -> bytes:
+        return self.vocab.piece(token)
+
+    def attach(self, adapter: Path | None, scale: float) -> None:
+        if adapter is not None and adapter.read_bytes() == BROKEN:
+            raise AdapterFileError("its numbers are not numbers")
+        self.attached = None if adapter is None else f"{adapter.parent.name}*{scale:g}"
+
+    def evaluate(self, tokens: Sequence[int], position: int, sequence: int) -> None:
+        assert 0 < len(tokens) <= self.chunk
+        assert position == len(self.held[sequence]), "positions must follow on one another"
+        assert position + len(tokens) <= self.info.context
+        time.sleep(self.batch_seconds if len(tokens) > 1 else 0.0)
+        self.held[sequence] += tokens
+        self.last = sequence
+        self.evaluated.append((sequence, position, len(tokens)))
+
+    def sampler(self, sampling: Sampling) -> ScriptedSampler:
+        self.samplings.append(sampling)
+        return ScriptedSampler(self)
+
+    def truncate(self, sequence: int, length: int) -> None:
+        del self.held[sequence][length:]
+
+    def copy_prefix(self, source: int, target: int, length: int) -> None:
+        self.held[target] = self.held[source][:length]
+
+    def clear(self) -> None:
+        self.held = [[] for _ in range(self.sequences)]
+
+    def close(self) -> None:
+        self.closed = True
+
+    def asked(self) -> tuple[str, int]:
+        """The last message of the user in the last evaluated sequence, and how many turns it holds."""
+        tokens = self.held[self.last]
+        starts = [index for index, token in enumerate(tokens) if token == START]
+        user = self.vocab.text(tokens[starts[-2] : starts[-1]])
+        return user.removeprefix("user\n").rstrip("\n"), len(starts) - 1
+
+    def script(self) -> Iterator[bytes]:
+        """The pieces of the reply to what is in the last evaluated sequence."""
+        asked, turns = self.asked()
+        command, _, rest = asked.partition(" ")
+        if command == "echo":
+            yield from _words(rest)
+        elif command == "bytes":
+            yield from (bytes([byte]) for byte in rest.encode())
+        elif command == "spell":
+            yield from (b"fine", b"<|im", b"_en", b"d|>", b"never")
+        elif command == "version":
+            yield (self.attached or "base").encode()
+        elif command == "turns":
+            yield str(turns).encode()
+        elif command in _PACE:
+            yield from _numbers(command, int(rest or 10**9))
+        else:
+            yield from _words(f"You said: {asked}")
+
+
+_PACE = {"count": 0.0, "slow": 0.05, "hang": 1.0, "forever": 0.002, "fail": 0.0, "memory": 0.0}
+
+
+def _numbers(command: str, count: int) -> Iterator[bytes]:
+    for number in range(1, count + 1):
+        time.sleep(_PACE[command])
+        yield f"{number} ".encode()
+    if command == "fail":
+        raise RuntimeError("the script says so")
+    if command == "memory":
+        raise MemoryError
+
+
+def _words(text: str) -> Iterator[bytes]:
+    for index, word in enumerate(text.split(" ")):
+        yield (f" {word}" if index else word).encode()
+
+
+class ScriptedSampler:
+    """Says what the runtime's script says."""
+
+    def __init__(self, runtime: ScriptedRuntime) -> None:
+        self._runtime = runtime
+        self._script = runtime.script()
+
+    def sample(self) -> tuple[int, float]:
+        time.sleep(self._runtime.token_seconds)
+        piece = next(self._script, None)
+        return (END, -0.5) if piece is None else (self._runtime.vocab.token_of(piece), -0.25)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+@contextlib.contextmanager
+def scripted_host(home: Home, *options: str) -> Iterator[HostClient]:
+    """A real host process on the scripted model; stopped at the end. ``options`` go to `tests.scripted_host`."""
+    process = subprocess.Popen(
+        [*HOST_COMMAND, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=SOURCE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        with process.stdout as pipe:
+            line = json.loads(pipe.readline())
+        assert "ready" in line, line
+        client = running_host(home)
+        assert client is not None
+        yield client
+    finally:
+        with contextlib.suppress(Exception):
+            stop_host(home)
+        process.kill()
+        process.wait()
+
+
+HOST_COMMAND = [sys.executable, "-m", "tests.scripted_host"]
+"""What `app.host.client.host_command` is replaced with where a test wants hosts started on demand."""

@@ -1,0 +1,38 @@
+"""`python -m tests.scripted_host`: the real host program on the scripted model. For tests only."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from app.host.lifecycle import Mode, Options, run
+from app.host.runtime import Runtime
+from store.db import Store
+from store.errors import ModelFileError
+from store.home import Home
+from tests.scripted import ScriptedRuntime
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--load-seconds", type=float, default=0.0)
+    parser.add_argument("--load-error")
+    parser.add_argument("--context", type=int, default=4096)
+    parser.add_argument("--batch-seconds", type=float, default=0.0)
+    parser.add_argument("--learner", nargs="*", default=[sys.executable, "-c", ""])
+    parser.add_argument("--foreground", action="store_true")
+    given = parser.parse_args()
+
+    def load(_store: Store) -> Runtime:
+        time.sleep(given.load_seconds)
+        if given.load_error:
+            raise ModelFileError(given.load_error)
+        return ScriptedRuntime(given.context, batch_seconds=given.batch_seconds)
+
+    mode = Mode.FOREGROUND if given.foreground else Mode.DETACHED
+    return run(Home.default(), Options(mode=mode, learner=tuple(given.learner)), load)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Drives the chat in a test: starts it on a scripted service and waits for what a person would wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.pilot import Pilot
+
+from app.tui.app import MynahApp
+from app.tui.chat_view import ChatView
+from app.tui.composer import Composer
+from app.tui.transcript import ReplyView, Transcript
+from tests.scripted_service import ScriptedService
+
+PATIENCE = 20.0
+
+
+class Chat:
+    """A running chat and what can be seen of it."""
+
+    def __init__(self, app: MynahApp, pilot: Pilot[Any], service: ScriptedService) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.service = service
+
+    @property
+    def view(self) -> ChatView:
+        return self.app.screen_stack[0].query_one(ChatView)
+
+    @property
+    def composer(self) -> Composer:
+        return self.view.composer
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.view.transcript
+
+    @property
+    def replies(self) -> list[ReplyView]:
+        return self.transcript.replies
+
+    @property
+    def toasts(self) -> str:
+        return "\n".join(note.message for note in self.app._notifications)
+
+    def meta(self, place: int = -1) -> str:
+        """The line under a reply."""
+        return str(self.replies[place].query_one(".meta").render())
+
+    def seen(self, selector: str) -> str:
+        """The text of the widgets that fit a selector, on the top screen."""
+        return "\n".join(str(widget.render()) for widget in self.app.screen.query(selector))
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        """Wait for something to become true."""
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                await self.pilot.pause(0.01)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def send(self, text: str) -> None:
+        """Type a message and send it; what a paste would do is tested by itself."""
+        self.composer.put(text)
+        await self.pilot.pause()
+        sent = len(self.service.requests)
+        await self.press("enter")
+        await self.until(lambda: len(self.service.requests) > sent)
+
+    async def ask(self, text: str) -> str:
+        """Send a message and wait for its whole reply; returns the reply's id."""
+        await self.send(text)
+        await self.settled()
+        entry = self.replies[-1].entry
+        assert entry is not None
+        return entry.message.id
+
+    async def settled(self) -> None:
+        """Wait until the last reply is shown as it is stored."""
+        await self.until(lambda: self.view.turn is None and self.replies and self.replies[-1].entry)
+
+
+@asynccontextmanager
+async def chatting(service: ScriptedService, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Chat]:
+    """The chat on a terminal of a size, with its host up."""
+    app = MynahApp(service)
+    async with app.run_test(size=size) as pilot:
+        chat = Chat(app, pilot, service)
+        await chat.until(lambda: service.host_starts)
+        await pilot.pause()
+        yield chat
