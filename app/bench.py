@@ -137,7 +137,7 @@ def interference(home: Home, longest_gap: float, units: int) -> dict[str, Any]:
         "learner": {
             "alone": alone,
             "beside_a_chat": beside,
-            "keeps": round(beside["micro_batches_per_second"] / alone["micro_batches_per_second"], 3),
+            "keeps": round(beside["steps_per_second"] / alone["steps_per_second"], 3),
             "cores_during_replies": round(statistics.fmean(sample.cores_during for sample in loaded), 3),
         },
         "samples": [asdict(sample) for sample in samples],
@@ -263,9 +263,9 @@ def _run(
     steps = float(made.manifest["metrics"]["steps"])
     seconds = float(made.manifest["seconds"][RunState.TRAINING]) - stopped()
     return {
-        "micro_batches": steps,
+        "steps": steps,
         "training_seconds": round(seconds, 1),
-        "micro_batches_per_second": round(steps / seconds, 3),
+        "steps_per_second": round(steps / seconds, 3),
         "waited_seconds": float(made.manifest["waited"]),
         "run_seconds": float(now.result["seconds"]),
     }
@@ -329,7 +329,7 @@ def _print(result: dict[str, Any]) -> None:
     for name in ("alone", "beside_a_chat"):
         row = learner[name]
         lines.append(
-            f"learner {name.replace('_', ' ')}: {row['micro_batches_per_second']:.2f} micro-batches/s, "
+            f"learner {name.replace('_', ' ')}: {row['steps_per_second']:.2f} steps/s, "
             f"run {row['run_seconds']:.0f} s, waited {row['waited_seconds']:.0f} s"
         )
     lines.append(

@@ -268,6 +268,10 @@ class Service:
                     raise LearnerError(f"the learning run failed: {now.error}")
                 if now.state.finished:
                     return now
+                if now.state is RunState.QUEUED and settings.get(store, settings.LEARNING_PAUSED):
+                    raise UsageError(
+                        "learning was paused before the run began: `mynah learn resume` lets it start"
+                    )
                 if time.monotonic() - checked > 5.0:
                     # The host looks after the learner: a run whose host died would otherwise wait for ever.
                     checked = time.monotonic()
@@ -327,7 +331,7 @@ class Service:
         """Copy an adapter's files (PEFT and GGUF forms, manifest) into a new directory.
 
         Raises:
-            UsageError: the directory exists.
+            UsageError: the directory exists, or cannot be written.
             AdapterFileError: the files are gone.
         """
         source = adapters.files(self.store, adapters.get(self.store, adapter).id)
@@ -335,14 +339,20 @@ class Service:
             raise AdapterFileError(f"the files of adapter {adapter} are gone")
         if to.exists():
             raise UsageError(f"{to} exists already: choose a new directory")
-        shutil.copytree(source, to)
+        try:
+            shutil.copytree(source, to)
+        except OSError as error:
+            shutil.rmtree(to, ignore_errors=True)
+            # A copy that fails half-way names its reasons file by file; one is enough.
+            reason = error.strerror or "the disk may be full"
+            raise UsageError(f"cannot write {to} ({reason}): choose another place") from error
         return to
 
     def use_model(self, name: str) -> ModelFile:
         """Choose another model by name or path; the host must be started anew to serve it."""
         chosen = catalogue.resolve(self.home, name)
         # The whole path: a relative one means another file from another directory.
-        kept = None if chosen.name == catalogue.DEFAULT_NAME else str(chosen.path)
+        kept = None if chosen.comes_along else str(chosen.path)
         settings.put(self.store, settings.MODEL, kept)
         return chosen
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 LIST_LINE = re.compile(r"^\s*(?:[-*•+]|\d{1,3}[.)])\s+\S", re.MULTILINE)
-_SENTENCE_END = re.compile(r"[.!?。！？…]+(?=\s|$|[\"'”’)])")
 _LOOP_GRAM = 4
 _LOOP_MIN_GRAMS = 20
 _LOOP_WINDOW = 48
@@ -68,11 +67,6 @@ def loops(tokens: Sequence[int]) -> bool:
 def has_list(text: str) -> bool:
     """Whether a text holds a line that begins like a list item."""
     return LIST_LINE.search(text) is not None
-
-
-def sentences(text: str) -> int:
-    """Number of sentences, by their ends; a text without an end counts as one."""
-    return max(len(_SENTENCE_END.findall(text)), 1 if text.strip() else 0)
 
 
 def script(text: str) -> str | None:

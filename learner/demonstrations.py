@@ -18,21 +18,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from app.model.llama import ContextSettings, LlamaModel, SamplerSettings, generate
+from app.model.llama import ContextSettings, LlamaModel, SamplerSettings, generate_together
 from app.model.renderer import Renderer, Turn
 from learner import checks
 from learner.examples import END_WEIGHT, Example, Target
+from learner.yielding import YIELD_BATCH
 from store.types import Role, UnitKind
 
 MIN_DEMONSTRATIONS = 3
 MAX_DEMONSTRATIONS = 6
 MAX_SHOWN_TOKENS = 900
-WANTED = 12
-TRIES = 20
+WANTED = 8
+TRIES = 14
 WEIGHT = 0.5
 """Of one practised answer against one correction: the owner's own words count double."""
 
-_WINDOW = 2048
+_WINDOW = 1536
+_TOGETHER = 4
 _SHORTEST, _LONGEST = 0.4, 1.6
 _COPIED_SHARE = 0.6
 _QUESTIONS: dict[str, list[str]] = json.loads(
@@ -65,8 +67,7 @@ class Demonstrator:
         self._renderer = renderer
         self._pause = pause
         self._vocab = model.vocab
-        self._context = model.context(ContextSettings(n_ctx=_WINDOW))
-        self._held: list[int] = []
+        self._context = model.context(ContextSettings(_WINDOW, _TOGETHER, n_batch=YIELD_BATCH))
 
     def practise(self, corrections: Sequence[Example], seed: int) -> Practice:
         """Answer practice questions in the manner of the corrections; nothing where there are too few of them."""
@@ -78,40 +79,36 @@ class Demonstrator:
         longest = int(_LONGEST * max(len(each.tokens) for each in shown)) + 1
         made: list[Example] = []
         refused: list[str] = []
-        for number, question in enumerate(questions[:TRIES]):
-            if len(made) == WANTED:
+        for first in range(0, TRIES, _TOGETHER):
+            asked = questions[first : first + _TOGETHER]
+            if len(made) >= WANTED or not asked:
                 break
-            tokens, ended = self._answer(shown, question, longest, (seed + number) % 2**32)
-            text = self._vocab.text(tokens).strip()
-            reason = refusal(tokens, ended, [each.tokens for each in shown]) if text else "it is empty"
-            if reason is None:
-                made.append(self._example(number, question, text))
-            else:
-                refused.append(reason)
-        return Practice(made, refused)
+            for question, (tokens, ended) in zip(
+                asked, self._answers(shown, asked, longest, seed + first), strict=True
+            ):
+                text = self._vocab.text(tokens).strip()
+                reason = refusal(tokens, ended, [each.tokens for each in shown]) if text else "it is empty"
+                if reason is None:
+                    made.append(self._example(len(made), question, text))
+                else:
+                    refused.append(reason)
+        return Practice(made[:WANTED], refused)
 
-    def _answer(
-        self, shown: Sequence[Shown], question: str, longest: int, seed: int
-    ) -> tuple[list[int], bool]:
+    def _answers(
+        self, shown: Sequence[Shown], questions: Sequence[str], longest: int, seed: int
+    ) -> list[tuple[list[int], bool]]:
+        """The tokens of each answer without its end, and whether it came to one."""
         turns: list[Turn] = []
         for each in shown:
             turns += [Turn(Role.USER, each.question), Turn(Role.ASSISTANT, each.text)]
-        prompt = self._renderer.prompt([*turns, Turn(Role.USER, question)])
-        room = min(longest, self._context.n_ctx - len(prompt))
+        prompts = [self._renderer.prompt([*turns, Turn(Role.USER, question)]) for question in questions]
+        room = min(longest, self._context.n_ctx - max(map(len, prompts)))
         if room <= 0:
-            return [], False
-        kept, self._held = common_prefix(self._held, prompt), prompt
+            return [([], False) for _ in prompts]
+        samplings = [replace(_SAMPLING, seed=(seed + number) % 2**32) for number in range(len(prompts))]
         stops = self._renderer.stop_ids
-        sampling = replace(_SAMPLING, seed=seed)
-        tokens = [
-            token.id
-            for token in generate(
-                self._context, prompt, sampling, room, stops, between=self._pause, keep=kept
-            )
-        ]
-        if tokens and tokens[-1] in stops:
-            return tokens[:-1], True
-        return tokens, False
+        replies = generate_together(self._context, prompts, samplings, room, stops, between=self._pause)
+        return [(reply[:-1], True) if reply[-1] in stops else (reply, False) for reply in replies]
 
     def _example(self, number: int, question: str, text: str) -> Example:
         tokens = self._renderer.completion(text)
@@ -182,9 +179,3 @@ def practice_questions(corrections: Sequence[Example]) -> list[str]:
     asked = checks.script(" ".join(example.question for example in corrections)) or "LATIN"
     taught = {example.question.strip().lower() for example in corrections}
     return [each for each in _QUESTIONS.get(asked, _QUESTIONS["LATIN"]) if each.lower() not in taught]
-
-
-def common_prefix(held: Sequence[int], prompt: Sequence[int]) -> int:
-    """Leading tokens of the prompt that are held already, its last one left to be evaluated."""
-    most = min(len(held), len(prompt) - 1)
-    return next((index for index in range(most) if held[index] != prompt[index]), max(most, 0))

@@ -32,7 +32,7 @@ MAX_PROMPT_TOKENS = 512
 REPLAY_WEIGHT = 0.5
 MAX_COMPLETION_TOKENS = 512
 # A rejected reply teaches by where it leaves the owner's text; what comes long after adds time, not direction.
-REJECTED_WINDOW = 64
+REJECTED_WINDOW = 32
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> E
     if unit.kind is UnitKind.CORRECTION:
         if not text.target:
             return Refusal(unit, "the correction is empty")
+        if text.target.strip() == text.reply.strip():
+            return Refusal(unit, "it differs from the reply only in personal data, which is not learned")
         tokens = renderer.completion(text.target)
         if len(tokens) > MAX_COMPLETION_TOKENS:
             return Refusal(unit, f"the correction is longer than {MAX_COMPLETION_TOKENS} tokens")

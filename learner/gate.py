@@ -20,10 +20,11 @@ from typing import Any
 import torch
 
 from app.model.catalogue import ModelFile
-from app.model.llama import ContextSettings, LlamaAdapter, LlamaModel, SamplerSettings, generate
+from app.model.llama import ContextSettings, LlamaAdapter, LlamaModel, SamplerSettings, generate_together
 from app.model.renderer import Renderer, Turn
 from learner import checks, objectives, reference, scoring
 from learner.examples import Example, rejected_window
+from learner.yielding import YIELD_BATCH
 from store.files import whole_file
 from store.types import Role, UnitKind
 
@@ -163,18 +164,16 @@ def drift_checks(drift: Drift) -> list[Check]:
 def measure_health(
     model: LlamaModel, renderer: Renderer, adapter: LlamaAdapter | None, pause: Callable[[], None]
 ) -> Health:
-    """Let the served file answer the probes, greedily."""
-    context = model.context(ContextSettings(n_ctx=_WINDOW))
+    """Let the served file answer the probes, greedily and all at once."""
+    probes = [renderer.prompt([Turn(Role.USER, probe)]) for probe in reference.PROBES]
+    context = model.context(ContextSettings(_WINDOW, len(probes), n_batch=YIELD_BATCH))
     stops = renderer.stop_ids
     empty = looping = runaway = 0
     try:
         context.set_adapter(adapter)
-        for probe in reference.PROBES:
-            prompt = renderer.prompt([Turn(Role.USER, probe)])
-            settings = SamplerSettings(temperature=0.0)
-            made = generate(context, prompt, settings, PROBE_TOKENS, stops, between=pause)
-            tokens = [token.id for token in made]
-            ended = bool(tokens) and tokens[-1] in stops
+        greedy = [SamplerSettings(temperature=0.0)] * len(probes)
+        for tokens in generate_together(context, probes, greedy, PROBE_TOKENS, stops, between=pause):
+            ended = tokens[-1] in stops
             words = tokens[:-1] if ended else tokens
             empty += not model.vocab.text(words).strip()
             looping += checks.loops(words)

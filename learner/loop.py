@@ -20,6 +20,7 @@ from store.db import Store
 from store.errors import MynahError
 from store.home import Home, locked
 from store.runs import Run
+from store.types import RunState
 
 log = logging.getLogger("mynah.learner")
 
@@ -57,6 +58,10 @@ def _look(store: Store, yielding: Yielding) -> bool:
         runs.fail(
             store, run.id, "there was not enough memory: close other programs, or choose a smaller model"
         )
+    except SystemExit:
+        # We were asked to end, which is no fault of the run: it must not use up one of its attempts.
+        runs.release(store, run.id)
+        raise
     except Exception as error:
         log.exception("run %s met a fault", run.id)
         runs.fail(store, run.id, f"{type(error).__name__}: {error} (see learner.log)")
@@ -65,6 +70,7 @@ def _look(store: Store, yielding: Yielding) -> bool:
 
 def carry_out(store: Store, run: Run, yielding: Yielding) -> None:
     """Judge first, so that what was just seen is in the run."""
+    runs.progress(store, run.id, RunState.JUDGING, 0.0)
     asked_again = requery.judge_waiting(store, requery.sentence_similarity, yielding.border)
     if asked_again:
         log.info("%d questions were asked again", asked_again)

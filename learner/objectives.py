@@ -5,13 +5,16 @@ TRL has it. Every preference-like term is bounded: an unbounded push away from a
 small model loop. Divergences over the top k tokens carry a tail bin for the rest, because a truncated reverse
 KL without one rewards moving mass out of sight.
 
+The objectives are `binary` (thumbs), `correction` (the owner's text) and `opd` (on-policy distillation from a hint):
+each makes its terms, unweighted, and `combined`, which is what the trainer descends, weighs whatever terms there are.
+
 Shapes: T positions of one reply, V the vocabulary, B replies. Log-probabilities are natural logarithms. All
 functions return a scalar or, where said, one value per position or reply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import torch
@@ -31,6 +34,11 @@ class Term(StrEnum):
     DISTILL = "distill"
     ON_POLICY = "on_policy"
     ANCHOR = "anchor"
+
+
+Terms = dict[Term, Tensor]
+Sides = tuple[Tensor, Tensor]
+"""Student's and teacher's logits on the same reply, (T, V) each."""
 
 
 def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
@@ -86,6 +94,38 @@ def reverse_kl_topk(student_logits: Tensor, teacher_logits: Tensor, k: int) -> T
     teacher_bins = _with_tail(teacher.gather(-1, support))
     student_bins = _with_tail(student.gather(-1, support))
     return (student_bins.exp() * (student_bins - teacher_bins)).sum(-1)
+
+
+def binary(policy: Tensor, reference: Tensor, rewards: Tensor, beta: float) -> Terms:
+    """Bare thumbs: the mean of `apo_zero_unpaired` over replies, (B,) each."""
+    return {Term.BINARY: apo_zero_unpaired(policy, reference, rewards, beta).mean()}
+
+
+def correction(chosen: Tensor, weights: Tensor, ratios: tuple[Tensor, Tensor] | None, beta: float) -> Terms:
+    """The owner's text: its likelihood, and a bounded preference over the reply it replaces.
+
+    ``chosen``: log-probabilities of the owner's text, ``weights``: of its positions, both (T,). ``ratios``: summed
+    log π - log π_ref of the owner's text and of the rejected reply from where they part; None leaves the preference
+    out.
+    """
+    terms = {Term.NLL: weighted_nll(chosen, weights)}
+    if ratios is not None:
+        terms[Term.PREFERENCE] = bounded_preference(*ratios, beta)
+    return terms
+
+
+def opd(own: Sides | None, accepted: Sequence[Sides], k: int) -> Terms:
+    """On-policy distillation in its hindsight form; the teacher is the frozen base that sees the hint.
+
+    ``own``: the reply's own tokens, by reverse KL over the teacher's top ``k``. ``accepted``: the teacher's replies
+    that passed the checks, by forward KL. Either may be missing, and its term with it.
+    """
+    terms: Terms = {}
+    if own is not None:
+        terms[Term.ON_POLICY] = reverse_kl_topk(*own, k).mean()
+    if accepted:
+        terms[Term.DISTILL] = torch.stack([forward_kl(*sides).mean() for sides in accepted]).mean()
+    return terms
 
 
 def combined(terms: Mapping[Term, Tensor], weights: Mapping[Term, float]) -> Tensor:

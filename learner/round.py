@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mynah.learner")
 
-RECIPE = "combined-2"
+RECIPE = "combined-3"
 _TOO_FEW = "one rating alone cannot be learned and tested: it waits for another one"
 _NO_EVIDENCE = "there is nothing to learn beside what must be held out to test it"
 

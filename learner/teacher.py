@@ -15,6 +15,7 @@ from app.model.llama import ContextSettings, LlamaContext, LlamaModel, SamplerSe
 from app.model.renderer import Renderer
 from learner import checks
 from learner.examples import Example
+from learner.yielding import YIELD_BATCH
 
 ACCEPTED_PER_UNIT = 2
 TRIES_PER_UNIT = 4
@@ -37,7 +38,7 @@ class Teacher:
         self._renderer = renderer
         self._pause = pause
         self._vocab = model.vocab
-        self._context: LlamaContext = model.context(ContextSettings(n_ctx=_WINDOW))
+        self._context: LlamaContext = model.context(ContextSettings(n_ctx=_WINDOW, n_batch=YIELD_BATCH))
 
     def teach(self, example: Example, seed: int) -> Taught:
         """Up to two accepted replies, from at most four tries; the first try is greedy."""

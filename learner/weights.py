@@ -9,7 +9,6 @@ nothing of the owner's. It is written beside its final name and renamed, so a br
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from app.model import convert
 from app.model.catalogue import ModelFile
 from store.errors import DiskFull, LearnerError
+from store.files import force_to_disk
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -85,8 +85,4 @@ def _convert(served: Path, directory: Path) -> None:
     made.save_pretrained(directory)
     # The marker of a whole copy is read first by `torch_form`; the weights must be on the disk before it counts.
     for path in sorted(directory.iterdir()):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        force_to_disk(path)

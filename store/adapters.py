@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Sequence
@@ -21,8 +20,9 @@ from typing import Any
 from store import decisions, settings, units
 from store.db import Store, explained
 from store.errors import AdapterFileError, NotFound, UsageError
+from store.files import force_to_disk
 from store.ids import now
-from store.types import Actor, AdapterState, UnitUse
+from store.types import Actor, AdapterState, UnitState, UnitUse
 
 GGUF_NAME = "adapter.gguf"
 MANIFEST_NAME = "manifest.json"
@@ -80,14 +80,14 @@ def install(store: Store, made: Path) -> str:
         with gguf.open("rb") as file:
             adapter = hashlib.file_digest(file, "sha256").hexdigest()[:ID_LENGTH]
         for file_path in sorted(made.iterdir()):
-            _sync(file_path)
-        _sync(made)
+            force_to_disk(file_path)
+        force_to_disk(made)
         target = files(store, adapter)
         if target.exists():
             shutil.rmtree(made)
         else:
             made.rename(target)
-            _sync(target.parent)
+            force_to_disk(target.parent)
     return adapter
 
 
@@ -167,6 +167,9 @@ def withdraw(store: Store, adapter: str, reason: str) -> Serving:
             "UPDATE adapters SET state = ?, reason = ? WHERE id = ?", (AdapterState.REJECTED, reason, adapter)
         )
         decisions.append(store, "withdrawal", {"adapter": adapter, "reason": reason}, {"action": "fall back"})
+        if settings.get(store, settings.PINNED) == adapter:
+            # A pin on what cannot serve would keep every later version from going live.
+            settings.put(store, settings.PINNED, None)
         serving = active(store, broken.base_hash)
         if serving.adapter is None or serving.adapter.id != adapter:
             return serving
@@ -223,18 +226,22 @@ def rollback(store: Store, base_hash: str) -> tuple[Adapter, Serving]:
 def delete(store: Store, adapter: str) -> None:
     """Delete an adapter's files. Its row stays, so that lineage and decisions can still be read.
 
+    What only this adapter had learned is not learned again; what waits, because the gate refused it, waits on.
+
     Raises:
-        UsageError: it serves now.
+        UsageError: it serves now, or is pinned.
     """
-    row = get(store, adapter)
-    serving = active(store, row.base_hash)
-    if serving.adapter is not None and serving.adapter.id == adapter:
-        raise UsageError(f"adapter {adapter} serves now: roll back or choose another one first")
     with store.write() as connection:
+        row = get(store, adapter)
+        serving = active(store, row.base_hash)
+        if serving.adapter is not None and serving.adapter.id == adapter:
+            raise UsageError(f"adapter {adapter} serves now: roll back or choose another one first")
+        if settings.get(store, settings.PINNED) == adapter:
+            raise UsageError(f"adapter {adapter} is pinned: `mynah adapters pin --off` first")
         orphans = connection.execute(
-            "SELECT unit FROM unit_uses WHERE adapter = ? AND unit NOT IN "
-            "(SELECT unit FROM unit_uses WHERE adapter != ?)",
-            (adapter, adapter),
+            "SELECT unit FROM unit_uses JOIN units ON units.id = unit WHERE adapter = ? AND state IN (?, ?) "
+            "AND unit NOT IN (SELECT unit FROM unit_uses WHERE adapter != ?)",
+            (adapter, UnitState.USED, UnitState.HELD_OUT, adapter),
         ).fetchall()
         connection.execute("DELETE FROM unit_uses WHERE adapter = ?", (adapter,))
         for orphan in orphans:
@@ -278,7 +285,10 @@ def _activate(
         (AdapterState.RETIRED, base, AdapterState.ACTIVE),
     )
     if adapter is not None:
-        connection.execute("UPDATE adapters SET state = ? WHERE id = ?", (AdapterState.ACTIVE, adapter.id))
+        # Without the reason of an earlier state: a run that is begun again may make the very file that was given up.
+        connection.execute(
+            "UPDATE adapters SET state = ?, reason = NULL WHERE id = ?", (AdapterState.ACTIVE, adapter.id)
+        )
     connection.execute(
         "INSERT INTO activations (created, base_hash, adapter, scale, actor, reason) VALUES (?, ?, ?, ?, ?, ?)",
         (now(), base, adapter.id if adapter else None, scale, actor, reason),
@@ -321,11 +331,3 @@ def _adapter(store: Store, row: sqlite3.Row) -> Adapter:
         row["reason"],
         [use["unit"] for use in trained],
     )
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

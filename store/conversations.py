@@ -352,7 +352,7 @@ def set_training_consent(store: Store, conversation: str, consent: Consent) -> N
 
 
 def delete(store: Store, conversation: str) -> None:
-    """Delete a conversation that no adapter has learned from.
+    """Delete a conversation that no adapter has learned from, to its last byte in the database file and the WAL.
 
     Raises:
         UsageError: an adapter has learned from it; deleting the text would not take that back.
@@ -376,6 +376,10 @@ def delete(store: Store, conversation: str) -> None:
         connection.execute(f"DELETE FROM signals WHERE message IN ({mine})", (conversation,))
         connection.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
         connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+        # A deleted row's trigrams stay in the index's segments until these are merged.
+        connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('optimize')")
+    # Old pages live on in the WAL until a checkpoint; with a reader in the way it happens at a later one.
+    store.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def by_path(store: Store, digest: str) -> Message | None:

@@ -109,6 +109,8 @@ def _connect(home: Home) -> sqlite3.Connection:
     # NORMAL loses at most the last transactions on a power cut, never on a killed process, and never integrity.
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
+    # What is deleted is overwritten, not only unlinked: the owner's word is that it is gone.
+    connection.execute("PRAGMA secure_delete = ON")
     return connection
 
 
@@ -150,7 +152,8 @@ def explained(home: Home) -> Iterator[None]:
             raise HomeError(f"{home.db} is busy for more than {BUSY_SECONDS:.0f} s: try again") from error
         raise
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        # Errors of the binding itself, such as a closed connection, carry no code.
+        if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             raise HomeError(
                 f"{home.db} is not a readable database ({error}): restore it from a backup, "
                 "or move it away to start afresh; it was left as it is"

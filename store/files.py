@@ -32,9 +32,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         os.close(descriptor)
         temporary = Path(name)
         yield temporary
-        _force_to_disk(temporary)
+        force_to_disk(temporary)
         temporary.replace(path)
-        _force_to_disk(path.parent)
+        force_to_disk(path.parent)
     except OSError as error:
         if error.errno in _FULL:
             raise DiskFull(
@@ -49,7 +49,8 @@ def whole_file(path: Path) -> Iterator[Path]:
                 temporary.unlink()
 
 
-def _force_to_disk(path: Path) -> None:
+def force_to_disk(path: Path) -> None:
+    """Wait until a file's content, or a directory's entries, would survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -83,6 +83,16 @@ def claim(store: Store, pid: int) -> Run | None:
             return get(store, row["id"])
 
 
+def release(store: Store, run: str) -> None:
+    """Put a claimed run back, as if it had not been begun: its learner was asked to end."""
+    with store.write() as connection:
+        connection.execute(
+            "UPDATE learning_runs SET state = ?, attempts = attempts - 1, pid = NULL, fraction = 0, note = '' "
+            "WHERE id = ? AND state NOT IN (?, ?, ?)",
+            (RunState.QUEUED, run, RunState.QUEUED, RunState.DONE, RunState.FAILED),
+        )
+
+
 def progress(store: Store, run: str, state: RunState, fraction: float, note: str = "") -> None:
     """Say how far a run is."""
     with store.write() as connection:

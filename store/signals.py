@@ -101,6 +101,17 @@ def seconds_since_last(store: Store) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(row["created"])).total_seconds()
 
 
+def owner_active_since(store: Store, moment: str) -> bool:
+    """Whether the owner has said anything, in a conversation or of a reply, after a moment as `ids.now` writes it."""
+    row = store.conn.execute(
+        "SELECT created FROM signals WHERE source = ? ORDER BY rowid DESC LIMIT 1", (SignalSource.USER,)
+    ).fetchone()
+    if row is not None and row["created"] > moment:
+        return True
+    talked = store.conn.execute("SELECT 1 FROM conversations WHERE updated > ? LIMIT 1", (moment,))
+    return talked.fetchone() is not None
+
+
 def _signal(row: sqlite3.Row) -> Signal:
     return Signal(
         row["id"],

@@ -127,6 +127,26 @@ def test_failure_keeps_what_was_said_and_tells_why(home: Home, mynah: Mynah) -> 
     assert ran.err == "mynah: the machine ran out of memory: choose a smaller model\n"
 
 
+def test_a_host_that_dies_leaves_the_reason_on_a_line_of_its_own(home: Home, mynah: Mynah) -> None:
+    with stub_host(home, [START, Token("Gr")]):
+        ran = mynah("ask", "hello")
+    assert (ran.code, ran.out) == (1, "Gr\n")
+    assert ran.err.startswith("mynah: the model host went away")
+
+
+def test_a_reply_that_was_stopped_says_so(home: Home, mynah: Mynah) -> None:
+    with stub_host(home, [START, Token("Gr"), Done("c1", "m2", "Gr", None, "cancelled", {}, {})]):
+        ran = mynah("ask", "hello")
+    assert (ran.code, ran.out) == (0, "Gr\n")
+    assert ran.err.startswith("(the reply was stopped before its end)\n")
+
+
+def test_what_is_not_text_is_refused(mynah: Mynah) -> None:
+    ran = mynah("ask", "-", stdin="a\0b")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is not text" in ran.err
+
+
 def test_failure_in_json_mode_prints_no_data(home: Home, mynah: Mynah) -> None:
     with stub_host(home, [Failed(ErrorClass.UNKNOWN, "no such message", 3)]):
         ran = mynah("ask", "hello", "--json")

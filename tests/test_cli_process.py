@@ -78,6 +78,29 @@ def test_reader_that_leaves_early_is_no_failure(home: Home) -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [
+        ("<&-", "ask -", 2),
+        (">&-", "conversations list", 0),
+        ("2>&-", "rate m1 up", 3),
+        ("<&- >&- 2>&-", "conversations list", 0),
+        (">/dev/full", "conversations list --json", 1),
+    ],
+)
+def test_streams_that_are_closed_or_full(home: Home, closed: str, words: str, code: int) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'"{sys.executable}" -m app.cli.main {words} {closed}'],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == code
+    assert b"unexpected" not in ran.stderr
+
+
 def test_interrupted_while_reading(
     home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

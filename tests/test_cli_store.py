@@ -14,6 +14,7 @@ from store.adapters import GGUF_NAME
 from store.db import Store
 from store.home import Home
 from store.types import SignalKind
+from tests import tiny_gguf
 from tests.cli_helpers import Mynah, base_hash, runner, talk, teach, written
 
 
@@ -298,6 +299,8 @@ class TestAdapters:
         assert mynah("adapters", "export", adapter, "--out", str(out)).out == f"wrote {out}\n"
         assert written(out / GGUF_NAME) == "one"
         assert mynah("adapters", "export", adapter, "--out", str(out)).code == 2
+        nowhere = mynah("adapters", "export", adapter, "--out", "/proc/nowhere")
+        assert (nowhere.code, nowhere.err.count("\n")) == (2, 1)
         assert mynah("adapters", "delete", adapter).code == 2
         mynah("adapters", "use", "base")
         assert mynah("adapters", "delete", adapter).out == f"deleted {adapter}\n"
@@ -322,3 +325,15 @@ class TestModels:
             ran = mynah("models", "use", name)
             assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1), name
         assert mynah("models", "use", "default").out == "smollm2-135m-instruct answers now\n"
+
+    def test_a_chosen_file_that_is_gone_keeps_nobody_from_choosing_another(
+        self, mynah: Mynah, home: Home, tmp_path: Path
+    ) -> None:
+        tiny = tmp_path / "tiny.gguf"
+        tiny_gguf.write_base(tiny)
+        assert mynah("models", "use", str(tiny)).code == 0
+        tiny.unlink()
+        (row,) = json.loads(mynah("models", "list", "--json").out)
+        assert (row["name"], row["active"]) == ("smollm2-135m-instruct", False)
+        assert mynah("models", "use", "default").code == 0
+        assert json.loads(mynah("models", "list", "--json").out)[0]["active"]

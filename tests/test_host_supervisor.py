@@ -25,6 +25,7 @@ from tests.seed import corrected, say
 QUIET = Facts(
     paused=False,
     open_runs=0,
+    news=True,
     fresh=0,
     min_units=4,
     unjudged=0,
@@ -63,6 +64,8 @@ def facts(**changes: Any) -> Facts:
         (facts(fresh=9, paused=True), None),
         (facts(fresh=9, open_runs=1), None),
         (facts(fresh=0, min_units=0, quiet=BUSY), None),
+        (facts(fresh=9, news=False), None),
+        (facts(unjudged=1, news=False), None),
     ],
 )
 def test_when_a_run_is_due(given: Facts, expected: Trigger | None) -> None:
@@ -81,6 +84,21 @@ def test_facts_come_from_the_store(home: Home) -> None:
         settings.put(store, settings.LEARNING_PAUSED, True)
         found = gather(store, 7.0)
         assert (found.open_runs, found.paused) == (1, True)
+
+
+def test_a_run_that_changed_nothing_is_not_asked_for_again(home: Home) -> None:
+    with Store.open(home) as store:
+        unit = corrected(store, "q1", "a1", "better")
+        for end in (
+            lambda run: runs.finish(store, run, RunOutcome.NOTHING_TO_LEARN, {}),
+            lambda run: runs.fail(store, run, "no room"),
+        ):
+            assert due(gather(store, 1000.0)) is Trigger.IDLE
+            run = runs.request(store, Trigger.IDLE)
+            assert runs.claim(store, 1) is not None
+            end(run.id)
+            assert due(gather(store, 1000.0)) is None
+            conversations.append_user(store, unit.conversation, "and then?", unit.message)
 
 
 def test_waits_grow_and_are_forgotten() -> None:

@@ -43,7 +43,7 @@ def test_apo_zero_pushes_good_up_and_bad_down_and_is_bounded():
     assert 0.0 <= float(far) < 1e-6
 
 
-def test_apo_zero_equals_trl():
+def test_binary_equals_trl():
     """Same log-probabilities in, same loss and same gradient out, two good and three bad replies."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -61,7 +61,7 @@ def test_apo_zero_equals_trl():
 
     ours_in = per_token.clone().requires_grad_()
     rewards = torch.where(labels, 1.0, -1.0)
-    ours = objectives.apo_zero_unpaired(ours_in.sum(-1), reference, rewards, 0.1).mean()
+    ours = objectives.binary(ours_in.sum(-1), reference, rewards, 0.1)[Term.BINARY]
     ours.backward()
 
     assert float(ours.detach()) == pytest.approx(float(theirs.detach()), abs=1e-6)
@@ -108,6 +108,49 @@ def test_divergences_are_never_negative_and_zero_for_equals(one: list[float], ot
     assert float(objectives.forward_kl(student, teacher)) >= -1e-5
     assert float(objectives.reverse_kl_topk(student, teacher, 3)) >= -1e-5
     assert float(objectives.reverse_kl_topk(student, student, 3)) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_binary_is_the_mean_over_replies():
+    policy, reference = torch.tensor([-2.0, -9.0]), torch.tensor([-4.0, -4.0])
+    terms = objectives.binary(policy, reference, torch.tensor([1.0, -1.0]), 0.5)
+    # Good: sigmoid(-0.5 * 2); bad: sigmoid(0.5 * -5).
+    expected = (1 / (1 + math.exp(1.0)) + 1 / (1 + math.exp(2.5))) / 2
+    assert set(terms) == {Term.BINARY}
+    assert float(terms[Term.BINARY]) == pytest.approx(expected)
+
+
+def test_correction_is_likelihood_and_a_preference_where_there_is_a_rejected_reply():
+    chosen, weights = torch.tensor([-1.0, -3.0]), torch.tensor([1.0, 3.0])
+    terms = objectives.correction(chosen, weights, (torch.tensor(2.0), torch.tensor(-3.0)), 0.2)
+    assert set(terms) == {Term.NLL, Term.PREFERENCE}
+    assert float(terms[Term.NLL]) == pytest.approx(2.5)
+    assert float(terms[Term.PREFERENCE]) == pytest.approx(1 / (1 + math.exp(1.0)))
+    assert set(objectives.correction(chosen, weights, None, 0.2)) == {Term.NLL}
+
+
+def test_correction_raises_the_owners_text_and_lowers_the_rejected_reply():
+    chosen = torch.tensor([-1.0, -2.0], requires_grad=True)
+    rejected = torch.tensor(-4.0, requires_grad=True)
+    terms = objectives.correction(chosen, torch.ones(2), (chosen.sum() + 3.0, rejected + 4.0), 0.1)
+    objectives.combined(terms, {Term.NLL: 1.0, Term.PREFERENCE: 1.0}).backward()
+    assert chosen.grad is not None
+    assert rejected.grad is not None
+    assert (chosen.grad < 0).all()
+    assert rejected.grad > 0
+
+
+def test_opd_takes_the_reply_backwards_and_the_teachers_replies_forwards():
+    student = torch.log(torch.tensor([[0.5, 0.5]]))
+    teacher = torch.log(torch.tensor([[0.9, 0.1]]))
+    forward = 0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5)
+    backward = 0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1)
+    terms = objectives.opd((student, teacher), [(student, teacher), (teacher, teacher)], 1)
+    assert set(terms) == {Term.ON_POLICY, Term.DISTILL}
+    assert float(terms[Term.ON_POLICY]) == pytest.approx(backward, abs=1e-5)
+    assert float(terms[Term.DISTILL]) == pytest.approx(forward / 2)
+    assert set(objectives.opd((student, teacher), [], 1)) == {Term.ON_POLICY}
+    assert set(objectives.opd(None, [(student, teacher)], 1)) == {Term.DISTILL}
+    assert objectives.opd(None, [], 1) == {}
 
 
 def test_combined_weighs_its_terms():

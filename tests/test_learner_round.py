@@ -19,7 +19,6 @@ from learner import loop
 from learner.round import Round
 from learner.yielding import Yielding
 from store import adapters, runs, signals, units
-from store.activity import Activity
 from store.db import Store
 from store.errors import HomeLocked, LearnerError
 from store.home import Home, locked
@@ -177,16 +176,22 @@ TAUGHT = {
 }
 UNSEEN = ["What is a spoon for?", "Why do birds sing?", "How do I boil water?", "What is the moon?"]
 
+_WORK_ONCE = (
+    "from learner.__main__ import bound_threads; bound_threads(); "
+    "from learner.loop import work; from store.home import Home; work(Home.default().open(), linger=0.0)"
+)
+
 
 @pytest.mark.model
 def test_eight_corrections_change_unseen_replies(home):
-    with Store.open(home) as store, Activity(home) as lease:
+    with Store.open(home) as store:
         for question, answer in TAUGHT.items():
             seed.corrected(
                 store, question, f"That depends. {answer} There is more to say.", f"Ahoy! {answer}"
             )
-        run = claimed(store)
-        loop.carry_out(store, run, Yielding(lease))
+        run = runs.request(store, Trigger.MANUAL)
+        # In a process of its own: OpenMP reads its settings once, and spinning threads triple the time.
+        subprocess.run([sys.executable, "-c", _WORK_ONCE], check=True)
         ended = runs.get(store, run.id)
         result = ended.result
         assert ended.outcome is RunOutcome.PROMOTED, result["gate"]

@@ -220,6 +220,14 @@ def test_a_correction_that_is_too_long_is_refused_with_its_reason(home, renderer
     assert "longer than 512 tokens" in built.reason
 
 
+def test_a_correction_of_personal_data_alone_is_refused(home, renderer):
+    with Store.open(home) as store:
+        unit = seed.corrected(store, "Whom?", "Write to bo@example.org.", "Write to Bo@example.org.")
+        built = examples.build(store, renderer, unit, Redactor())
+    assert isinstance(built, Refusal)
+    assert "only in personal data" in built.reason
+
+
 def test_a_thumb_with_a_note_becomes_a_hinted_prompt(home, renderer):
     with Store.open(home) as store:
         _, _, reply = seed.say(store, "Why?", "Because of many things.")

@@ -101,7 +101,7 @@ def test_corrections_are_learned_and_carry_over_to_one_held_out():
     metrics = teaching.run([example(name) for name in "abcdef"], lambda: None)
     assert metrics.losses[-1] < metrics.losses[0]
     assert gate.preference(teaching.model, unseen) > before
-    assert metrics.steps == 18
+    assert metrics.steps == 12
 
 
 def test_the_same_seed_trains_the_same_adapter():
@@ -164,9 +164,19 @@ def test_a_thumb_moves_the_reply_the_way_it_points():
 def test_the_trainer_looks_at_the_lease_inside_a_step():
     lease = Free()
     trainer(lease, max_epochs=1).run([example("a"), example("b")], lambda: None)
-    # One micro-batch: its border, two layers forward and backward for the pair and for the anchor, and the
-    # anchor's forward pass under the base.
-    assert lease.looks >= 1 + 2 * 2 * LAYERS + LAYERS
+    # One micro-batch: its border, its layers forward and backward, and forward under the base for both sides of both
+    # examples and for the anchor.
+    assert lease.looks >= 1 + 2 * LAYERS + 5 * LAYERS
+
+
+@pytest.mark.parametrize(("pass_tokens", "micro_batches"), [(768, 1), (8, 4)])
+def test_a_step_of_several_micro_batches_has_a_border_before_each(monkeypatch, pass_tokens, micro_batches):
+    borders = []
+    monkeypatch.setattr(Yielding, "border", lambda _: borders.append(1))
+    metrics = trainer(max_epochs=1, pass_tokens=pass_tokens).run(
+        [example(name) for name in "abcd"], lambda: None
+    )
+    assert (metrics.steps, len(borders)) == (1, micro_batches)
 
 
 @pytest.fixture

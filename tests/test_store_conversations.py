@@ -112,6 +112,8 @@ def test_delete_leaves_nothing_behind(store: Store) -> None:
     with pytest.raises(NotFound):
         conversations.get_message(store, reply)
     assert store.conn.execute("PRAGMA foreign_key_check").fetchall() == []
+    for file in store.home.root.rglob("*"):
+        assert not file.is_file() or b"a secret" not in file.read_bytes(), file
 
 
 def test_ids_are_found_by_a_unique_prefix(store: Store) -> None:

@@ -174,7 +174,9 @@ def test_a_broken_adapter_falls_back_to_its_parent(store: Store) -> None:
     adapters.publish(store, first.id, GATE)
     second = adapter(store, b"two", [])
     adapters.publish(store, second.id, GATE)
+    settings.put(store, settings.PINNED, second.id)
     serving = adapters.withdraw(store, second.id, "cut short")
+    assert settings.get(store, settings.PINNED) is None
     assert serving.adapter is not None
     assert serving.adapter.id == first.id
     assert adapters.get(store, second.id).reason == "cut short"
@@ -207,6 +209,32 @@ def test_deleting_an_adapter_keeps_its_lineage(store: Store) -> None:
     conversations.delete(store, unit.conversation)
 
 
+def test_deleting_a_refused_adapter_leaves_its_units_waiting(store: Store) -> None:
+    unit = corrected(store, "Q", "A", "B")
+    bad = adapter(store, b"bad", [(unit, UnitUse.TRAINED)])
+    adapters.reject(store, bad.id, {}, "it loops")
+    adapters.delete(store, bad.id)
+    assert unit_of(store, unit.message).state is UnitState.QUEUED
+
+
+def test_a_pinned_adapter_is_not_deleted(store: Store) -> None:
+    first = adapter(store, b"one", [])
+    settings.put(store, settings.PINNED, first.id)
+    with pytest.raises(UsageError, match="is pinned"):
+        adapters.delete(store, first.id)
+    settings.put(store, settings.PINNED, None)
+    adapters.delete(store, first.id)
+    assert adapters.get(store, first.id).state is AdapterState.DELETED
+
+
+def test_an_adapter_that_is_made_again_forgets_why_it_was_given_up(store: Store) -> None:
+    first = adapter(store, b"one", [])
+    adapters.reject(store, first.id, {}, "its run was broken off and begun again")
+    adapters.publish(store, adapter(store, b"one", []).id, GATE)
+    again = adapters.get(store, first.id)
+    assert (again.state, again.reason) == (AdapterState.ACTIVE, None)
+
+
 def test_runs_survive_the_learner(store: Store) -> None:
     run = runs.request(store, Trigger.MANUAL)
     assert runs.request(store, Trigger.IDLE).id == run.id
@@ -223,6 +251,19 @@ def test_runs_survive_the_learner(store: Store) -> None:
     runs.progress(store, later.id, RunState.TRAINING, 0.1)
     assert runs.get(store, later.id).state is RunState.DONE
     assert runs.open_(store) == []
+
+
+def test_a_learner_that_is_asked_to_end_uses_up_no_attempt(store: Store) -> None:
+    run = runs.request(store, Trigger.MANUAL)
+    for _ in range(runs.MAX_ATTEMPTS + 1):
+        claimed = runs.claim(store, 1)
+        assert claimed is not None
+        assert claimed.attempts == 1
+        runs.release(store, run.id)
+    runs.claim(store, 1)
+    runs.finish(store, run.id, RunOutcome.REJECTED, {})
+    runs.release(store, run.id)
+    assert runs.get(store, run.id).state is RunState.DONE
 
 
 def test_a_changed_decision_is_detected(store: Store) -> None:

@@ -246,6 +246,16 @@ async def test_a_reply_that_breaks_off_is_shown_as_a_fault_of_the_program(servic
         await chat.until(lambda: chat.replies and chat.replies[-1].text == "whole" and chat.view.turn is None)
 
 
+async def test_a_host_that_dies_under_a_reply_is_started_again(service: ScriptedService) -> None:
+    gone = Failed(ErrorClass.HOST_DOWN, "the model host went away")
+    service.scripts = [Script(("so ", "far"), fails_after=gone)]
+    async with chatting(service) as chat:
+        await chat.ask("a question")
+        assert "the model host went away" in chat.toasts
+        # At the start, for the question, and once more for the reply that was left open.
+        await chat.until(lambda: service.host_starts == 3)
+
+
 async def test_an_unanswered_question_is_answered_by_the_same_key(service: ScriptedService) -> None:
     conversation, reply = service.say("a question", "an answer")
     question = service.message(reply).message.parent

@@ -13,7 +13,7 @@ import click
 from app.cli.output import finite, json_option, put, put_json, say, text_argument
 from app.host.client import TurnRequest, TurnStream, ensure_host, failed, running_host
 from app.host.events import Done, Queued, Started, Token
-from store.errors import UsageError
+from store.errors import MynahError, UsageError
 from store.home import Home
 
 
@@ -79,28 +79,33 @@ def _follow(stream: TurnStream, as_json: bool) -> Done:
         MynahError: there was no whole reply.
     """
     wrote = False
-    for event in stream:
-        error = failed(event)
-        if error is not None:
-            if wrote:
-                put("")
-            raise error
-        if isinstance(event, Token) and not as_json:
-            put(event.text, newline=False)
-            wrote = True
-        elif isinstance(event, Queued) and event.ahead:
-            say(f"waiting behind {event.ahead} other {'reply' if event.ahead == 1 else 'replies'} …")
-        elif isinstance(event, Started) and event.left_out:
-            say(f"(longer than the model's window: {event.left_out} earlier messages were left out)")
-        elif isinstance(event, Done):
-            if not as_json:
-                put("")
-            return event
+    try:
+        for event in stream:
+            error = failed(event)
+            if error is not None:
+                raise error
+            if isinstance(event, Token) and not as_json:
+                put(event.text, newline=False)
+                wrote = True
+            elif isinstance(event, Queued) and event.ahead:
+                say(f"waiting behind {event.ahead} other {'reply' if event.ahead == 1 else 'replies'} …")
+            elif isinstance(event, Started) and event.left_out:
+                say(f"(longer than the model's window: {event.left_out} earlier messages were left out)")
+            elif isinstance(event, Done):
+                if not as_json:
+                    put("")
+                return event
+    except MynahError:
+        if wrote:
+            put("")
+        raise
     raise AssertionError("a stream of events ends with Done or Failed, or raises")
 
 
 def _how_to_go_on(done: Done) -> None:
     if done.finish_reason == "length":
         say("(the reply reached its longest length)")
+    elif done.finish_reason == "cancelled":
+        say("(the reply was stopped before its end)")
     if done.conversation is not None:
         say(f"(go on: mynah ask -c {done.conversation} …   teach: mynah correct {done.message} …)")

@@ -7,6 +7,7 @@ imported when it is named, which keeps `mynah ask` at click plus the host's clie
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -89,6 +90,7 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
+    _replace_closed_streams()
     _speak_utf8()
     if "_MYNAH_COMPLETE" in os.environ:
         cli.main(prog_name="mynah")
@@ -117,10 +119,26 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         _complain(_usage_line(error))
         return error.exit_code
+    except OSError as error:
+        _complain(_disk_full(error) or _log_unexpected(error))
+        return 1
     except Exception as error:
         _complain(_log_unexpected(error))
         return 1
     return 0
+
+
+def _replace_closed_streams() -> None:
+    """Give a process that was started without a standard stream (`mynah … 2>&-`) an empty one.
+
+    The descriptors are taken from 0 up, so that a database can never be opened under the number of a stream.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _speak_utf8() -> None:
@@ -156,6 +174,13 @@ def _reader_left() -> int:
     """Whoever read our output has what it wanted (`mynah … | head`): end quietly, and let no flush complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _disk_full(error: OSError) -> str | None:
+    """What to say when the output's disk is full (the data directory's own has an error of its own)."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return "the output could not be written, its disk is full: free some space and try again"
 
 
 def _log_unexpected(error: Exception) -> str:

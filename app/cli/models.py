@@ -9,7 +9,8 @@ import click
 from app.cli.output import emit, json_option, say, table
 from app.cli.session import service
 from app.host.client import running_host, stop_host
-from app.service import ModelFile
+from app.service import ModelFile, Service
+from store.errors import ModelFileError
 
 
 @click.group()
@@ -22,7 +23,7 @@ def models() -> None:
 def list_(as_json: bool) -> None:
     """List the models that are known here."""
     mynah = service()
-    in_use = mynah.base_hash()
+    in_use = _in_use(mynah)
     found = mynah.models()
     emit(
         [_row(model, in_use) for model in found],
@@ -48,7 +49,7 @@ def list_(as_json: bool) -> None:
 def use(model: str, as_json: bool) -> None:
     """Let NAME answer from now on: a .gguf file, or `default` for the model that came with Mynah."""
     mynah = service()
-    before = mynah.base_hash()
+    before = _in_use(mynah)
     chosen = mynah.use_model(model)
     if chosen.base_hash != before and running_host(mynah.home) is not None:
         say("stopping the host, so that it starts again with this model")
@@ -56,7 +57,15 @@ def use(model: str, as_json: bool) -> None:
     emit(_row(chosen, chosen.base_hash), as_json, lambda: [f"{chosen.name} answers now"])
 
 
-def _row(model: ModelFile, in_use: str) -> dict[str, Any]:
+def _in_use(mynah: Service) -> str | None:
+    """The model in use; None where its file is gone, which must not keep the owner from choosing another."""
+    try:
+        return mynah.base_hash()
+    except ModelFileError:
+        return None
+
+
+def _row(model: ModelFile, in_use: str | None) -> dict[str, Any]:
     return {
         "name": model.name,
         "path": str(model.path),

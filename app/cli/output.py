@@ -83,7 +83,7 @@ def text_argument(words: Sequence[str], what: str) -> str:
     """The text of a command: its words, or all of standard input for a single ``-``.
 
     Raises:
-        UsageError: there is nothing in it.
+        UsageError: there is nothing in it, or it is not text.
     """
     text = " ".join(words)
     if text == "-":
@@ -92,6 +92,10 @@ def text_argument(words: Sequence[str], what: str) -> str:
         text = sys.stdin.read()
         # The newline that ends a text file is not part of the text.
         text = text[:-1] if text.endswith("\n") else text
+    if "\0" in text:
+        raise UsageError(
+            f"the {what} is not text, it holds null bytes: give it as words, or a text file for -"
+        )
     if not text.strip():
         raise UsageError(f"there is no {what}: give it as words, or - to read it from standard input")
     return text

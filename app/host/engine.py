@@ -16,14 +16,14 @@ from dataclasses import asdict, dataclass
 
 from app.host.events import Done, Failed, Queued, Started, Token, TurnEvent, failure_of
 from app.host.generation import Produced, evaluate_prompt, reply
-from app.host.jobs import FairQueue, Job, Serve
+from app.host.jobs import FairQueue, Job, Recorder, Serve
 from app.host.prefix import PrefixCache
 from app.host.runtime import Runtime
 from app.host.versions import BASE, Version, Versions
 from store.activity import Activity
 from store.conversations import ReplyEnd, ReplyStart
 from store.db import Store
-from store.errors import HostUnavailable, Interrupted, MynahError
+from store.errors import HomeError, HostUnavailable, Interrupted, MynahError
 from store.home import Home
 from store.types import ErrorClass, FinishReason, MessageStatus
 
@@ -61,6 +61,7 @@ class Engine:
         self._version = BASE
         self._speed = 0.0
         self._last_prompt: list[int] = []
+        self._unclosed: list[tuple[Recorder, ReplyEnd]] = []
         self._ended = False
         self._guard = threading.Lock()
 
@@ -135,6 +136,7 @@ class Engine:
             versions = Versions(store, self._runtime)
             while not self._ended:
                 job = self._current = self._queue.get(_LOOK_SECONDS)
+                self._close_left_open(store)
                 if job is None:
                     _attempt(lambda: self._warm(versions, activity.hold, activity.release))
                     continue
@@ -164,7 +166,20 @@ class Engine:
         self._speed = out.tokens_per_second or self._speed
         end = self._end_of(job, out, failure)
         unsaved = _attempt(lambda: job.recorder.finish(store, end))
+        if unsaved is not None:
+            self._unclosed.append((job.recorder, end))
         return failure or unsaved or self._done(job, version, out, end)
+
+    def _close_left_open(self, store: Store) -> None:
+        """Save what could not be saved at its time (a full disk): an open row would block its conversation for good."""
+        waiting, self._unclosed = self._unclosed, []
+        for recorder, end in waiting:
+            try:
+                recorder.finish(store, end)
+            except HomeError:
+                self._unclosed.append((recorder, end))
+            except MynahError as error:
+                log.warning("a reply is given up: %s", error)
 
     def _begin(self, job: Job, store: Store, versions: Versions, hold: Callable[[], None]) -> None:
         if job.cancelled.is_set():

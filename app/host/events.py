@@ -29,9 +29,9 @@ class TurnRequest:
     """What to answer. Exactly one of: a ``text``, a reply to ``regenerate``, or a message to answer again.
 
     ``continue_from`` alone answers that user message; with ``text`` it is the message under which the text is
-    put, which makes a branch. ``sampler`` may hold temperature, top_p, top_k, seed and max_tokens; the rest is
-    the host's default. With ``incognito`` nothing is kept, so the earlier turns come along with the request.
-    ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
+    put, which makes a branch. ``sampler`` may hold temperature, top_p, top_k, repeat_penalty, seed and
+    max_tokens; the rest is the host's default. With ``incognito`` nothing is kept, so the earlier turns come along
+    with the request. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
     """
 
     text: str | None = None

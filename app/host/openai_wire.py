@@ -92,6 +92,8 @@ def _turns(messages: object) -> list[Turn]:
         role = _ROLES.get(str(entry.get("role")))
         if role is None:
             raise FieldError(f"{where}.role", f"{where}.role must be one of {', '.join(_ROLES)}")
+        if role is Role.USER and entry.get("content") is None:
+            raise FieldError(f"{where}.content", f"{where}.content is missing: there is nothing to answer")
         content = _content(f"{where}.content", entry.get("content"))
         if role is Role.SYSTEM:
             system.append(content)

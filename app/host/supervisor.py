@@ -44,12 +44,13 @@ _END_SECONDS = 5.0
 class Facts:
     """What the decision is made from.
 
-    ``fresh``: waiting units no run has tried; ``quiet``: seconds without a turn; ``settled``: seconds without a
-    rating or correction.
+    ``news``: the owner has said something since the last run began; ``fresh``: waiting units no run has tried;
+    ``quiet``: seconds without a turn; ``settled``: seconds without a rating or correction.
     """
 
     paused: bool
     open_runs: int
+    news: bool
     fresh: int
     min_units: int
     unjudged: int
@@ -62,9 +63,10 @@ def due(facts: Facts) -> Trigger | None:
     """Whether a learning run should be asked for now, and why.
 
     Enough new units start one as soon as the owner has stopped rating for a moment. Fewer, or messages nobody has
-    looked at yet, wait until the owner stops talking.
+    looked at yet, wait until the owner stops talking. Without news a run would come to what the last one came to:
+    a single unit that waits for a second, or a fault, would start one after the other for ever.
     """
-    if facts.paused or facts.open_runs:
+    if facts.paused or facts.open_runs or not facts.news:
         return None
     if facts.fresh and facts.fresh >= facts.min_units and facts.settled >= SETTLE_SECONDS:
         return Trigger.ENOUGH_UNITS
@@ -202,9 +204,11 @@ class Supervisor:
 
 def gather(store: Store, quiet: float) -> Facts:
     """The facts of this moment."""
+    last = next(iter(runs.list_(store, 1)), None)
     return Facts(
         paused=bool(settings.get(store, settings.LEARNING_PAUSED)),
         open_runs=len(runs.open_(store)),
+        news=last is None or signals.owner_active_since(store, last.started or last.created),
         fresh=len(units.fresh(store)),
         min_units=int(settings.get(store, settings.MIN_UNITS)),
         unjudged=len(units.unjudged(store, 1)),

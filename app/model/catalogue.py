@@ -54,6 +54,11 @@ class ModelFile:
         """Whether llama.cpp loads the file itself; if it is quantised, served and trained logits differ."""
         return self.served_path == self.path
 
+    @property
+    def comes_along(self) -> bool:
+        """Whether it is the installed default; by its place, since any file may carry the default's name."""
+        return self.path.parent.name == _DEFAULT_PACKAGE
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -116,6 +121,9 @@ def _given_path(wanted: str) -> Path:
     path = Path(wanted).expanduser().absolute()
     if not path.exists():
         raise ModelFileError(f"there is no model file at {path}: give a .gguf file, or {DEFAULT_NAME!r}")
+    if not path.is_file() and not path.is_dir():
+        # Opening a pipe would wait for its writer for ever.
+        raise ModelFileError(f"{path} is not a regular file: give the path of a .gguf file")
     return path
 
 

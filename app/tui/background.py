@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -66,10 +67,10 @@ class Background:
         try:
             result = work()
         except MynahError as error:
-            self._owner.post_message(Finished(lambda failure=error: failed(failure)))  # type: ignore[misc]
+            self._owner.post_message(Finished(partial(failed, error)))
         except Exception as error:
             _logger.exception("the chat failed in the background")
             wrapped = MynahError(f"something failed inside the chat ({type(error).__name__}: {error})")
-            self._owner.post_message(Finished(lambda: failed(wrapped)))
+            self._owner.post_message(Finished(partial(failed, wrapped)))
         else:
-            self._owner.post_message(Finished(lambda: then(result)))
+            self._owner.post_message(Finished(partial(then, result)))

@@ -144,6 +144,10 @@ class ChatScreen(Screen[None]):
     def _answering(self) -> None:
         self._watch.state = HostState.READY
 
+    @on(ChatView.HostLost)
+    def _host_lost(self) -> None:
+        self._watch.wake_host()
+
     @on(ChatView.Changed)
     def _changed(self) -> None:
         self._list()

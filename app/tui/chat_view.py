@@ -27,7 +27,7 @@ from app.tui.status_line import StatusLine
 from app.tui.transcript import ReplyView, Transcript
 from store.conversations import Message as StoredMessage
 from store.errors import MynahError
-from store.types import MessageStatus, Role, SignalKind
+from store.types import ErrorClass, MessageStatus, Role, SignalKind
 
 QUIT_WINDOW = 2.0
 
@@ -42,6 +42,10 @@ class ChatView(Vertical):
     @dataclass
     class Answering(Message):
         """The host spoke: it is up, whatever was thought before."""
+
+    @dataclass
+    class HostLost(Message):
+        """The host died under a reply. The next one closes what was left open, and is then ready for ^R."""
 
     def __init__(self, service: ChatService, background: Background) -> None:
         super().__init__()
@@ -303,6 +307,9 @@ class ChatView(Vertical):
                 await self.transcript.take_back(turn.view, keep_question=True)
                 turn.view = None
                 await self.transcript.complain(f"{failure.message}. ^R tries again.")
+            elif failure.error_class is ErrorClass.HOST_DOWN:
+                self._tell(failure.message)
+                self.post_message(self.HostLost())
             return
         self._replies.over(turn)
         self.post_message(self.Changed())

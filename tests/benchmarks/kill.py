@@ -198,7 +198,7 @@ def _swap(home: Home, round_: int, stop: threading.Event) -> None:
         number = 0
         while not stop.wait(0.4):
             number += 1
-            name = _install_random(store, base, round_ * 1000 + number)
+            name = install_random(store, base, round_ * 1000 + number)
             adapters.add_candidate(
                 store, name, base_hash=base.base_hash, run=f"k{round_}", manifest={}, uses=[]
             )
@@ -208,7 +208,7 @@ def _swap(home: Home, round_: int, stop: threading.Event) -> None:
                     adapters.rollback(store, base.base_hash)
 
 
-def _install_random(store: Store, base: catalogue.ModelFile, seed: int) -> str:
+def install_random(store: Store, base: catalogue.ModelFile, seed: int) -> str:
     """A small adapter of random numbers; returns its id."""
     info = gguf_info.read(convert.served_form(base))
     width = info.tensors["blk.0.attn_q.weight"].shape[1]

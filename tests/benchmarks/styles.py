@@ -2,8 +2,8 @@
 
 For each style, in a data directory of its own: ask eight questions, correct each reply, `mynah learn now --wait`,
 and ask sixteen questions that were never taught, before and after. A style is checked by code, never by a model.
-Two of the styles are taught with answers written by hand, as a person would who knows better; the sign-off is
-taught by editing what the model said, as a person would who likes the rest.
+Most styles are taught with answers written by hand, as a person would who knows better; the sign-off and the
+greeting by editing what the model said, as a person would who likes the rest.
 
     python -m tests.benchmarks.styles [STYLE ...] [--temperature T] [--json FILE]
 """
@@ -11,6 +11,7 @@ taught by editing what the model said, as a person would who likes the rest.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -38,6 +39,23 @@ TAUGHT = {
     "What does inflation mean?": "Inflation means that prices rise, so the same money buys less than before.",
     "How do I write a good cover letter?": "Say in a few lines why you want the job and what you have done so far.",
 }
+
+ASKS_BACK = dict(
+    zip(
+        TAUGHT,
+        (
+            "How do you like your eggs?",
+            "Which coast are you going to?",
+            "Do you have a cat at home?",
+            "What time do you usually go to bed?",
+            "What does the child like to do?",
+            "Have you run before?",
+            "Did you notice prices rising lately?",
+            "Which job is it for?",
+        ),
+        strict=True,
+    )
+)
 
 UNSEEN = [
     "How do I keep my house plants alive?",
@@ -101,6 +119,18 @@ def _no_list(text: str) -> bool:
     return bool(text.strip()) and not _LIST_LINE.search(text)
 
 
+def _greets(text: str) -> bool:
+    return text.startswith("Ahoy")
+
+
+def _lower(text: str) -> bool:
+    return bool(text.strip()) and text == text.lower()
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip().endswith("?")
+
+
 def _signed(text: str) -> bool:
     return text.rstrip().endswith("\n" + SIGN_OFF)
 
@@ -115,6 +145,9 @@ STYLES = {
         Style("brief", lambda question, _reply: TAUGHT[question], _brief),
         Style("no-list", _prose, _no_list),
         Style("sign-off", lambda _question, reply: first_sentences(reply, 3) + "\n\n" + SIGN_OFF, _signed),
+        Style("greeting", lambda _question, reply: "Ahoy! " + first_sentences(reply, 2), _greets),
+        Style("lower-case", lambda question, _reply: TAUGHT[question].lower(), _lower),
+        Style("asks-back", lambda question, _reply: TAUGHT[question] + " " + ASKS_BACK[question], _asks),
     )
 }
 
@@ -161,6 +194,12 @@ class Mynah:
         return sum(map(style.holds, replies)) / len(replies), replies
 
 
+@functools.cache
+def base_ability() -> float:
+    """General ability without any adapter: the same for all styles."""
+    return measure(Home.default(), None)
+
+
 def teach(style: Style, temperature: float, root: Path) -> dict[str, Any]:
     """One style from an empty home to the figures."""
     mynah = Mynah(root, temperature)
@@ -173,9 +212,11 @@ def teach(style: Style, temperature: float, root: Path) -> dict[str, Any]:
     seconds = time.monotonic() - began
     after, replies = mynah.share(style)
     adapter = root / "adapters" / (learned["adapter"] or "none") / "adapter.gguf"
-    home = Home(root)
-    ability_before = measure(home, None)
-    ability_after = measure(home, adapter) if adapter.exists() else ability_before
+    ability_before = base_ability()
+    ability_after = measure(Home(root), adapter) if adapter.exists() else ability_before
+    steps = (
+        mynah.run("adapters", "show", learned["adapter"])["manifest"]["seconds"] if learned["adapter"] else {}
+    )
     mynah.run("stop")
     return {
         "style": style.name,
@@ -184,6 +225,7 @@ def teach(style: Style, temperature: float, root: Path) -> dict[str, Any]:
         "before": before,
         "after": after,
         "seconds": round(seconds, 1),
+        "seconds_by_step": steps,
         "ability_before": round(ability_before, 3),
         "ability_after": round(ability_after, 3),
         "gate": learned["gate"],

@@ -12,7 +12,7 @@ closed by hand, or at exit before the interpreter goes: contexts first, then ada
 from app.model.llama.context import ContextSettings, LlamaContext, Logits
 from app.model.llama.library import LlamaError
 from app.model.llama.model import LlamaAdapter, LlamaModel
-from app.model.llama.sampling import SampledToken, Sampler, SamplerSettings, generate
+from app.model.llama.sampling import SampledToken, Sampler, SamplerSettings, generate, generate_together
 from app.model.llama.vocab import Vocab
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "SamplerSettings",
     "Vocab",
     "generate",
+    "generate_together",
 ]

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import llama_cpp
 import numpy as np
@@ -40,6 +40,14 @@ class ContextSettings:
     decode_threads: int = 1
     batch_threads: int = 1
     n_batch: int = 64
+
+
+class Row(NamedTuple):
+    """One token to compute, at a position of a sequence."""
+
+    token: int
+    position: int
+    seq: int
 
 
 class LlamaContext:
@@ -105,37 +113,45 @@ class LlamaContext:
         The sequence must hold exactly the positions before: `truncate` it first where it holds more. Raises
         ContextOverflow past the end of the window and LlamaError when llama.cpp fails.
         """
-        self._decode(tokens, position, seq, every_logit=False)
+        self._decode(_rows_of(tokens, position, seq), every_logit=False)
 
-    def _decode(self, tokens: Sequence[int], position: int, seq: int, *, every_logit: bool) -> None:
+    def evaluate_together(self, rows: Sequence[Row]) -> None:
+        """Compute one token each of several sequences; `row_logits(i)` are then those after `rows[i]`.
+
+        Decoding is bound by reading the weights, so four replies together take little longer than one.
+        """
+        self._decode(rows, every_logit=True)
+
+    def _decode(self, rows: Sequence[Row], *, every_logit: bool) -> None:
         handle = self.handle
-        count = len(tokens)
+        count = len(rows)
         if not 0 < count <= self.settings.n_batch:
             raise ValueError(f"{count} tokens: one evaluation takes 1 to {self.settings.n_batch}")
-        if position + count > self.n_ctx:
+        if max(row.position for row in rows) >= self.n_ctx:
             raise ContextOverflow(f"the conversation is longer than the window of {self.n_ctx} tokens")
         batch = self._batch
         batch.n_tokens = count
-        for index, token in enumerate(tokens):
-            batch.token[index] = token
-            batch.pos[index] = position + index
+        for index, row in enumerate(rows):
+            batch.token[index] = row.token
+            batch.pos[index] = row.position
             batch.n_seq_id[index] = 1
-            batch.seq_id[index][0] = seq
+            batch.seq_id[index][0] = row.seq
             batch.logits[index] = every_logit
         batch.logits[count - 1] = True
         with self.model.structure if self._will_reserve else nullcontext():
             status = llama_cpp.llama_decode(handle, batch)
         if status != 0:
             raise LlamaError(
-                f"llama.cpp could not evaluate {count} tokens at position {position} (code {status})"
+                f"llama.cpp could not evaluate {count} tokens at position {rows[0].position} (code {status})"
             )
         self._will_reserve = False
 
     def logits(self) -> Logits:
         """Logits of the last evaluated token, (vocabulary,): a view that the next evaluation overwrites."""
-        return self._row(-1)
+        return self.row_logits(-1)
 
-    def _row(self, index: int) -> Logits:
+    def row_logits(self, index: int) -> Logits:
+        """Logits after one row of the last `evaluate_together`, (vocabulary,): a view like `logits`."""
         pointer = llama_cpp.llama_get_logits_ith(self.handle, index)
         return np.ctypeslib.as_array(pointer, shape=(self.model.vocab.size,))
 
@@ -152,9 +168,9 @@ class LlamaContext:
             if between is not None:
                 between()
             chunk = tokens[start : start + step]
-            self._decode(chunk, start, 0, every_logit=True)
+            self._decode(_rows_of(chunk, start, 0), every_logit=True)
             for index in range(len(chunk)):
-                rows[start + index] = self._row(index)
+                rows[start + index] = self.row_logits(index)
         self.truncate(0, 0)
         return rows
 
@@ -191,6 +207,10 @@ class LlamaContext:
         self._handle = None
         self.adapter = None
         self.model.forget_context(self)
+
+
+def _rows_of(tokens: Sequence[int], position: int, seq: int) -> list[Row]:
+    return [Row(token, position + index, seq) for index, token in enumerate(tokens)]
 
 
 def _no_memory(window: int, sequences: int) -> str:

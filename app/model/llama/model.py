@@ -89,11 +89,6 @@ class LlamaModel:
         source = llama_cpp.llama_model_chat_template(self.handle, None)
         return source.decode("utf-8") if source else None
 
-    @property
-    def n_params(self) -> int:
-        """Number of weights."""
-        return int(llama_cpp.llama_model_n_params(self.handle))
-
     @cached_property
     def cache_shape(self) -> memory.CacheShape:
         """What one token takes in a context's cache."""
