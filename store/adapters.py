@@ -199,6 +199,7 @@ def use(store: Store, base_hash: str, adapter: str | None, scale: float = 1.0) -
             if not (files(store, chosen.id) / GGUF_NAME).exists():
                 raise AdapterFileError(f"the files of adapter {chosen.id} are gone: choose another one")
         _activate(connection, chosen, scale, Actor.OWNER, "chosen by the owner", base_hash)
+        _unpin_left(store, chosen)
     return active(store, base_hash)
 
 
@@ -212,14 +213,10 @@ def rollback(store: Store, base_hash: str) -> tuple[Adapter, Serving]:
         serving = active(store, base_hash)
         if serving.adapter is None:
             raise UsageError("the base model serves already: there is nothing to roll back")
-        _activate(
-            connection,
-            _usable_parent(store, serving.adapter),
-            1.0,
-            Actor.OWNER,
-            f"rolled back from v{serving.adapter.version}",
-            base_hash,
-        )
+        before = _usable_parent(store, serving.adapter)
+        reason = f"rolled back from v{serving.adapter.version}"
+        _activate(connection, before, 1.0, Actor.OWNER, reason, base_hash)
+        _unpin_left(store, before)
     return serving.adapter, active(store, base_hash)
 
 
@@ -293,6 +290,13 @@ def _activate(
         "INSERT INTO activations (created, base_hash, adapter, scale, actor, reason) VALUES (?, ?, ?, ?, ?, ?)",
         (now(), base, adapter.id if adapter else None, scale, actor, reason),
     )
+
+
+def _unpin_left(store: Store, serving: Adapter | None) -> None:
+    """A pin on a version the owner has left would silently keep every new one from going live."""
+    pinned = settings.get(store, settings.PINNED)
+    if pinned is not None and (serving is None or serving.id != pinned):
+        settings.put(store, settings.PINNED, None)
 
 
 def _usable_parent(store: Store, adapter: Adapter) -> Adapter | None:

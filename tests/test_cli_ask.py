@@ -153,6 +153,11 @@ def test_failure_in_json_mode_prints_no_data(home: Home, mynah: Mynah) -> None:
     assert (ran.code, ran.out, ran.err) == (3, "", "mynah: no such message\n")
 
 
+def test_what_the_host_calls_a_wrong_request_is_code_2(home: Home, mynah: Mynah) -> None:
+    with stub_host(home, [Failed(ErrorClass.UNKNOWN, "max_tokens is too large", 2)]):
+        assert mynah("ask", "hello").code == 2
+
+
 def test_waiting_and_leaving_out_are_said(home: Home, mynah: Mynah) -> None:
     start = Started("j1", "c1", "m1", "m2", None, left_out=4)
     done = Done("c1", "m2", "Yes", None, "length", {}, {})

@@ -149,6 +149,14 @@ def test_misspelt_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) 
     )
 
 
+def test_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["adapters"]) == 2
+    written_out = capsys.readouterr()
+    assert written_out.out == ""
+    assert written_out.err.startswith("Usage: mynah adapters")
+    assert "\n  rollback " in written_out.err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--version"]) == 0
     assert capsys.readouterr().out == "mynah 0.1.0\n"

@@ -336,6 +336,35 @@ def test_full_disk_is_said_and_the_next_reply_works(at: Desk) -> None:
     assert at.ask("echo next").done().text == "next"
 
 
+def test_reply_that_could_not_be_closed_is_closed_when_there_is_room_again(at: Desk) -> None:
+    class FullAtFirst:
+        conversation: str | None = "c"
+        user_message: str | None = "m"
+        tries = 0
+        saved: ReplyEnd | None = None
+
+        def begin(self, store: Store, start: ReplyStart) -> str | None:
+            return "m1"
+
+        def checkpoint(self, store: Store, text: str) -> None:
+            pass
+
+        def finish(self, store: Store, end: ReplyEnd) -> None:
+            self.tries += 1
+            if self.tries < 3:
+                raise DiskFull("the disk is full")
+            self.saved = end
+
+    recorder = FullAtFirst()
+    assert at.ask("echo a", recorder=recorder).failed().error_class is ErrorClass.DISK_FULL
+    at.ask("echo b").done()
+    at.ask("echo c").done()
+    assert recorder.saved is not None
+    assert (recorder.saved.text, recorder.saved.status) == ("a", MessageStatus.COMPLETE)
+    at.ask("echo d").done()
+    assert recorder.tries == 3
+
+
 def test_closing_stops_the_reply_and_refuses_what_waits(home: Home) -> None:
     with desk(home) as at:
         running, waiting = at.ask("slow 1000", client="a"), at.ask("echo b", client="b")

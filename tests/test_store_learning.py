@@ -193,6 +193,16 @@ def test_a_pin_keeps_what_serves(store: Store) -> None:
     assert serving.id == first.id
 
 
+def test_leaving_a_pinned_version_takes_the_pin_off(store: Store) -> None:
+    first = adapter(store, b"one", [])
+    adapters.publish(store, first.id, GATE)
+    settings.put(store, settings.PINNED, first.id)
+    adapters.use(store, BASE, first.id, 0.5)
+    assert settings.get(store, settings.PINNED) == first.id
+    adapters.rollback(store, BASE)
+    assert settings.get(store, settings.PINNED) is None
+
+
 def test_deleting_an_adapter_keeps_its_lineage(store: Store) -> None:
     unit = corrected(store, "Q", "A", "B")
     first = adapter(store, b"one", [(unit, UnitUse.TRAINED)])

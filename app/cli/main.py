@@ -116,6 +116,9 @@ def run(arguments: list[str]) -> int:
     except MynahError as error:
         _complain(str(error))
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     except click.ClickException as error:
         _complain(_usage_line(error))
         return error.exit_code

@@ -401,6 +401,7 @@ def failed(event: TurnEvent) -> MynahError | None:
     if not isinstance(event, Failed):
         return None
     kinds = {"context_overflow": ContextOverflow, "disk_full": DiskFull, "host_down": HostUnavailable}
-    if event.exit_code == NotFound.exit_code:
-        return NotFound(event.message)
+    for kind in (NotFound, UsageError):
+        if event.exit_code == kind.exit_code:
+            return kind(event.message)
     return kinds.get(event.error_class.value, MynahError)(event.message)

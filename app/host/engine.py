@@ -178,8 +178,8 @@ class Engine:
                 recorder.finish(store, end)
             except HomeError:
                 self._unclosed.append((recorder, end))
-            except MynahError as error:
-                log.warning("a reply is given up: %s", error)
+            except Exception:
+                log.exception("a reply could not be closed")
 
     def _begin(self, job: Job, store: Store, versions: Versions, hold: Callable[[], None]) -> None:
         if job.cancelled.is_set():
