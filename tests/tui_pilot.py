@@ -10,6 +10,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from app.tui.app import MynahApp
+from app.tui.chat_screen import ChatScreen
 from app.tui.chat_view import ChatView
 from app.tui.composer import Composer
 from app.tui.transcript import ReplyView, Transcript
@@ -45,6 +46,13 @@ class Chat:
     @property
     def toasts(self) -> str:
         return "\n".join(note.message for note in self.app._notifications)
+
+    @property
+    def host_seen(self) -> bool:
+        """Whether the chat's last look at the service found a host."""
+        screen = self.app.screen_stack[0]
+        assert isinstance(screen, ChatScreen)
+        return screen._snapshot is not None and screen._snapshot.host is not None
 
     def meta(self, place: int = -1) -> str:
         """The line under a reply."""
