@@ -29,6 +29,9 @@ MIN_DEMONSTRATIONS = 3
 MAX_DEMONSTRATIONS = 6
 MAX_SHOWN_TOKENS = 900
 WANTED = 8
+ENOUGH_TOKENS = 320
+"""Of practised answers: where the owner writes at length, four answers hold as much of a manner as eight short ones."""
+
 TRIES = 14
 WEIGHT = 0.5
 """Of one practised answer against one correction: the owner's own words count double."""
@@ -81,7 +84,8 @@ class Demonstrator:
         refused: list[str] = []
         for first in range(0, TRIES, _TOGETHER):
             asked = questions[first : first + _TOGETHER]
-            if len(made) >= WANTED or not asked:
+            practised = sum(len(each.chosen) for each in made if each.chosen)
+            if len(made) >= WANTED or practised >= ENOUGH_TOKENS or not asked:
                 break
             for question, (tokens, ended) in zip(
                 asked, self._answers(shown, asked, longest, seed + first), strict=True

@@ -60,7 +60,7 @@ class TrainSettings:
     least_epochs: int = 3
     min_epochs: int = 4
     max_epochs: int = 12
-    token_budget: int = 11_000
+    token_budget: int = 9_000
     learned_loss: float = 0.35
     drift_budget: float = 0.15
     held_out_fall: float = 0.75
@@ -104,6 +104,9 @@ class _Step:
     examples: Sequence[Example]
     anchor: int
 
+
+ANCHOR_COMPANY = 2.0
+"""How many times longer than the anchor passage its company in one padded pass may be."""
 
 Told = Callable[[float, str], None]
 Parts = dict[str, scoring.Sequence2]
@@ -209,11 +212,20 @@ class Trainer:
     def _backward(self, step: _Step) -> tuple[float, float]:
         """Add one optimiser step's gradient; returns the examples' mean fit and the drift on the anchor."""
         total = sum(example.weight for example in step.examples) or 1.0
-        anchored = bool(self._anchors) and self._settings.weights[Term.ANCHOR] > 0.0
+        passes: list[tuple[list[tuple[Example, Parts]], int | None]] = [
+            (group, None) for group in self._groups(step.examples)
+        ]
+        if self._anchors and self._settings.weights[Term.ANCHOR] > 0.0:
+            first = passes[0][0]
+            prompt, said = self._anchors[step.anchor]
+            if _longest(first) <= ANCHOR_COMPANY * (len(prompt) + len(said)):
+                passes[0] = (first, step.anchor)
+            else:
+                # Padded to sequences this much longer, the anchor would cost more than a pass of its own does.
+                passes.append(([], step.anchor))
         fit = drift = 0.0
-        for number, group in enumerate(self._groups(step.examples)):
+        for group, anchor in passes:
             self._yielding.border()
-            anchor = step.anchor if anchored and number == 0 else None
             fitted, drifted = self._pass(group, total, anchor)
             fit += fitted
             drift += drifted
@@ -359,6 +371,11 @@ def _fit(logprobs: Tensor, weights: Sequence[float]) -> float:
     """Mean loss over what the owner wrote, in nats per token: what was merely kept is known already."""
     written = torch.tensor(weights) >= 1.0
     return -float(logprobs[written].mean())
+
+
+def _longest(group: Sequence[tuple[Example, Parts]]) -> int:
+    """Tokens of the longest sequence of a group."""
+    return max((len(prompt) + len(said) for _, parts in group for prompt, said in parts.values()), default=0)
 
 
 def with_adapter(base: Any, settings: TrainSettings) -> Any:
