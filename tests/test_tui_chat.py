@@ -312,8 +312,17 @@ async def test_whoever_reads_further_up_is_left_in_peace(service: ScriptedServic
         await chat.until(lambda: chat.replies)
         await chat.send("go on")
         await chat.until(lambda: chat.view.turn and chat.view.turn.handle)
-        chat.transcript.scroll_to(y=5, animate=False)
-        await chat.pilot.pause()
+        held = 0
+
+        def reading() -> bool:
+            """At line 5, and left there for a while: sending has scrolled to the end just now."""
+            nonlocal held
+            held = held + 1 if chat.transcript.scroll_y == 5 else 0
+            if not held:
+                chat.transcript.scroll_to(y=5, animate=False)
+            return held > 5
+
+        await chat.until(reading)
         wait.set()
         await chat.until(lambda: chat.view.turn and chat.view.turn.text.count("more") == 40)
         end.set()
