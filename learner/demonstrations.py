@@ -28,16 +28,14 @@ from store.types import Role, UnitKind
 MIN_DEMONSTRATIONS = 3
 MAX_DEMONSTRATIONS = 6
 MAX_SHOWN_TOKENS = 900
-WANTED = 8
-ENOUGH_TOKENS = 320
-"""Of practised answers: where the owner writes at length, four answers hold as much of a manner as eight short ones."""
-
-TRIES = 14
+TOGETHER = 8
+"""Answers written at once: what they are shown is evaluated once for all of them."""
+ENOUGH = 5
+TRIES = 16
 WEIGHT = 0.5
 """Of one practised answer against one correction: the owner's own words count double."""
 
-_WINDOW = 1536
-_TOGETHER = 4
+_WINDOW = 1280
 _SHORTEST, _LONGEST = 0.4, 1.6
 _COPIED_SHARE = 0.6
 _QUESTIONS: dict[str, list[str]] = json.loads(
@@ -70,7 +68,7 @@ class Demonstrator:
         self._renderer = renderer
         self._pause = pause
         self._vocab = model.vocab
-        self._context = model.context(ContextSettings(_WINDOW, _TOGETHER, n_batch=YIELD_BATCH))
+        self._context = model.context(ContextSettings(_WINDOW, TOGETHER, n_batch=YIELD_BATCH))
 
     def practise(self, corrections: Sequence[Example], seed: int) -> Practice:
         """Answer practice questions in the manner of the corrections; nothing where there are too few of them."""
@@ -82,10 +80,9 @@ class Demonstrator:
         longest = int(_LONGEST * max(len(each.tokens) for each in shown)) + 1
         made: list[Example] = []
         refused: list[str] = []
-        for first in range(0, TRIES, _TOGETHER):
-            asked = questions[first : first + _TOGETHER]
-            practised = sum(len(each.chosen) for each in made if each.chosen)
-            if len(made) >= WANTED or practised >= ENOUGH_TOKENS or not asked:
+        for first in range(0, TRIES, TOGETHER):
+            asked = questions[first : first + TOGETHER]
+            if len(made) >= ENOUGH or not asked:
                 break
             for question, (tokens, ended) in zip(
                 asked, self._answers(shown, asked, longest, seed + first), strict=True
@@ -96,7 +93,7 @@ class Demonstrator:
                     made.append(self._example(len(made), question, text))
                 else:
                     refused.append(reason)
-        return Practice(made[:WANTED], refused)
+        return Practice(made, refused)
 
     def _answers(
         self, shown: Sequence[Shown], questions: Sequence[str], longest: int, seed: int

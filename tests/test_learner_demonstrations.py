@@ -107,7 +107,7 @@ def test_practice_stops_when_it_has_enough_and_repeats_itself_exactly(
     model = _Model()
     given = [correction(number) for number in range(4)]
     made = Demonstrator(model, renderer, lambda: None).practise(given, 7)  # type: ignore[arg-type]
-    assert len(made.examples) == demonstrations.WANTED
+    assert len(made.examples) == demonstrations.TOGETHER - 1
     assert set(made.refused) == {"it did not end"}
     first = made.examples[0]
     assert first.chosen is not None
