@@ -15,10 +15,11 @@ import json
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from app.model.llama import ContextSettings, LlamaModel, SamplerSettings, generate_together
+from app.model.llama import ContextSettings, LlamaContext, LlamaModel, SamplerSettings, generate_together
 from app.model.renderer import Renderer, Turn
 from learner import checks
 from learner.examples import END_WEIGHT, Example, Target
@@ -62,13 +63,12 @@ class Shown:
 
 
 class Demonstrator:
-    """The frozen base with corrections in front of it. Close it: it holds a context of the served model."""
+    """The frozen base with corrections in front of it."""
 
     def __init__(self, model: LlamaModel, renderer: Renderer, pause: Callable[[], None]) -> None:
+        self._model = model
         self._renderer = renderer
         self._pause = pause
-        self._vocab = model.vocab
-        self._context = model.context(ContextSettings(_WINDOW, TOGETHER, n_batch=YIELD_BATCH))
 
     def practise(self, corrections: Sequence[Example], seed: int) -> Practice:
         """Answer practice questions in the manner of the corrections; nothing where there are too few of them."""
@@ -78,37 +78,46 @@ class Demonstrator:
         questions = practice_questions(corrections)
         random.Random(seed).shuffle(questions)
         longest = int(_LONGEST * max(len(each.tokens) for each in shown)) + 1
+        # Made only now: eight windows are 240 MB, which a round without corrections has no use for.
+        settings = ContextSettings(_WINDOW, TOGETHER, n_batch=YIELD_BATCH)
         made: list[Example] = []
         refused: list[str] = []
-        for first in range(0, TRIES, TOGETHER):
-            asked = questions[first : first + TOGETHER]
-            if len(made) >= ENOUGH or not asked:
-                break
-            for question, (tokens, ended) in zip(
-                asked, self._answers(shown, asked, longest, seed + first), strict=True
-            ):
-                text = self._vocab.text(tokens).strip()
-                reason = refusal(tokens, ended, [each.tokens for each in shown]) if text else "it is empty"
-                if reason is None:
-                    made.append(self._example(len(made), question, text))
-                else:
-                    refused.append(reason)
+        with closing(self._model.context(settings)) as context:
+            for first in range(0, TRIES, TOGETHER):
+                asked = questions[first : first + TOGETHER]
+                if len(made) >= ENOUGH or not asked:
+                    break
+                answers = self._answers(context, shown, asked, longest, seed + first)
+                for question, (tokens, ended) in zip(asked, answers, strict=True):
+                    text = self._model.vocab.text(tokens).strip()
+                    reason = (
+                        refusal(tokens, ended, [each.tokens for each in shown]) if text else "it is empty"
+                    )
+                    if reason is None:
+                        made.append(self._example(len(made), question, text))
+                    else:
+                        refused.append(reason)
         return Practice(made, refused)
 
     def _answers(
-        self, shown: Sequence[Shown], questions: Sequence[str], longest: int, seed: int
+        self,
+        context: LlamaContext,
+        shown: Sequence[Shown],
+        questions: Sequence[str],
+        longest: int,
+        seed: int,
     ) -> list[tuple[list[int], bool]]:
         """The tokens of each answer without its end, and whether it came to one."""
         turns: list[Turn] = []
         for each in shown:
             turns += [Turn(Role.USER, each.question), Turn(Role.ASSISTANT, each.text)]
         prompts = [self._renderer.prompt([*turns, Turn(Role.USER, question)]) for question in questions]
-        room = min(longest, self._context.n_ctx - max(map(len, prompts)))
+        room = min(longest, context.n_ctx - max(map(len, prompts)))
         if room <= 0:
             return [([], False) for _ in prompts]
         samplings = [replace(_SAMPLING, seed=(seed + number) % 2**32) for number in range(len(prompts))]
         stops = self._renderer.stop_ids
-        replies = generate_together(self._context, prompts, samplings, room, stops, between=self._pause)
+        replies = generate_together(context, prompts, samplings, room, stops, between=self._pause)
         return [(reply[:-1], True) if reply[-1] in stops else (reply, False) for reply in replies]
 
     def _example(self, number: int, question: str, text: str) -> Example:
@@ -127,10 +136,6 @@ class Demonstrator:
             hinted=None,
             chosen_text=text,
         )
-
-    def close(self) -> None:
-        """Give the context back."""
-        self._context.close()
 
 
 def refusal(tokens: Sequence[int], ended: bool, shown: Sequence[Sequence[int]]) -> str | None:

@@ -173,8 +173,8 @@ class Round:
     def _practise(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
         """Let the base that is shown the corrections answer everyday questions like them."""
         self._tell(RunState.PREPARING, 0.5, "practising on everyday questions", force=True)
-        with closing(Demonstrator(served, renderer, self._yielding.border)) as demonstrator:
-            practice = demonstrator.practise(lesson.corrections, self._seed)
+        demonstrator = Demonstrator(served, renderer, self._yielding.border)
+        practice = demonstrator.practise(lesson.corrections, self._seed)
         log.info("practice: %d answers, refused %s", len(practice.examples), practice.refused)
         return replace(lesson, practice=practice.examples)
 

@@ -97,14 +97,6 @@ class Metrics:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One optimiser step: its examples and the passage it is anchored to."""
-
-    examples: Sequence[Example]
-    anchor: int
-
-
 ANCHOR_COMPANY = 2.0
 """How many times longer than the anchor passage its company in one padded pass may be."""
 
@@ -170,7 +162,7 @@ class Trainer:
                 group["lr"] = settings.learning_rate * min(
                     1.0, (self.metrics.steps + 1) / settings.warmup_steps
                 )
-            fit, drift = self._backward(_Step(batch, self.metrics.steps % max(len(self._anchors), 1)))
+            fit, drift = self._backward(batch, self.metrics.steps % max(len(self._anchors), 1))
             torch.nn.utils.clip_grad_norm_(parameters, settings.gradient_clip)
             optimiser.step()
             optimiser.zero_grad()
@@ -209,24 +201,24 @@ class Trainer:
         gains = self.metrics.held_out
         return len(gains) >= 3 and max(gains[-2:]) < self._settings.held_out_fall * max(gains)
 
-    def _backward(self, step: _Step) -> tuple[float, float]:
-        """Add one optimiser step's gradient; returns the examples' mean fit and the drift on the anchor."""
-        total = sum(example.weight for example in step.examples) or 1.0
+    def _backward(self, examples: Sequence[Example], anchor: int) -> tuple[float, float]:
+        """Add one optimiser step's gradient; returns the examples' mean fit and the drift on the anchor passage."""
+        total = sum(example.weight for example in examples) or 1.0
         passes: list[tuple[list[tuple[Example, Parts]], int | None]] = [
-            (group, None) for group in self._groups(step.examples)
+            (group, None) for group in self._groups(examples)
         ]
         if self._anchors and self._settings.weights[Term.ANCHOR] > 0.0:
             first = passes[0][0]
-            prompt, said = self._anchors[step.anchor]
+            prompt, said = self._anchors[anchor]
             if _longest(first) <= ANCHOR_COMPANY * (len(prompt) + len(said)):
-                passes[0] = (first, step.anchor)
+                passes[0] = (first, anchor)
             else:
                 # Padded to sequences this much longer, the anchor would cost more than a pass of its own does.
-                passes.append(([], step.anchor))
+                passes.append(([], anchor))
         fit = drift = 0.0
-        for group, anchor in passes:
+        for group, anchored_to in passes:
             self._yielding.border()
-            fitted, drifted = self._pass(group, total, anchor)
+            fitted, drifted = self._pass(group, total, anchored_to)
             fit += fitted
             drift += drifted
         return fit / total, drift

@@ -18,6 +18,7 @@ import hypothesis
 import psutil
 import pytest
 
+from store.db import Store
 from store.home import Home
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,6 +95,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     yield Home(root).open()
     os.umask(mask)
     stop_processes_of(root)
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[Store]:
+    """The database of the test's own data directory."""
+    with Store.open(home) as opened:
+        yield opened
 
 
 def stop_processes_of(root: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store import adapters, conversations
+from store import adapters, conversations, signals, units
 from store.adapters import Adapter
 from store.conversations import ReplyEnd, ReplyStart
 from store.db import Store
@@ -32,10 +32,13 @@ def say(
 
 def corrected(store: Store, question: str, answer: str, correction: str) -> Unit:
     """A turn whose reply the owner corrected; returns its learning unit."""
-    from store import signals, units
-
     _, _, reply = say(store, question, answer)
     signals.record(store, reply, SignalKind.CORRECTION, text=correction)
+    return unit_of(store, reply)
+
+
+def unit_of(store: Store, reply: str) -> Unit:
+    """The learning unit that a reply must have."""
     unit = units.of_message(store, reply)
     assert unit is not None
     return unit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,6 @@ from tests.cli_helpers import Mynah, base_hash, runner, talk, teach, written
 @pytest.fixture
 def mynah(home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Mynah:
     return runner(capsys, monkeypatch)
-
-
-@pytest.fixture
-def store(home: Home) -> Iterator[Store]:
-    with Store.open(home) as opened:
-        yield opened
 
 
 def shape(text: str) -> str:

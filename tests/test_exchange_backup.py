@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -25,12 +25,6 @@ from store.home import Home, locked
 from store.types import UnitUse
 from tests.exchange_helpers import exported
 from tests.seed import adapter, corrected, say
-
-
-@pytest.fixture
-def store(home: Home) -> Iterator[Store]:
-    with Store.open(home) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ from tests.seed import say
 @pytest.fixture
 def mynah(home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Mynah:
     return runner(capsys, monkeypatch)
-
-
-@pytest.fixture
-def store(home: Home) -> Iterator[Store]:
-    with Store.open(home) as opened:
-        yield opened
 
 
 class TestExport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,16 +15,9 @@ from store.errors import NotFound
 from store.exchange import records
 from store.exchange.export import Format, Request, Tally, lines
 from store.exchange.records import Redaction
-from store.home import Home
 from store.types import Consent, FinishReason, MessageStatus, Role, SignalKind, SignalSource
 from tests.exchange_helpers import exported
 from tests.seed import BASE, START, say
-
-
-@pytest.fixture
-def store(home: Home) -> Iterator[Store]:
-    with Store.open(home) as opened:
-        yield opened
 
 
 @pytest.fixture

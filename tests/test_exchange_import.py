@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,6 @@ from tests.exchange_helpers import exported, fresh_store, written
 from tests.seed import say
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture
-def store(home: Home) -> Iterator[Store]:
-    with Store.open(home) as opened:
-        yield opened
 
 
 def node(role: str | None, text: Any, parent: str | None, time: object = None, **more: Any) -> dict[str, Any]:

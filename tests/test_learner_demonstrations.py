@@ -96,7 +96,7 @@ def test_practice_stops_when_it_has_enough_and_repeats_itself_exactly(
     renderer = Renderer(Letters(), None)
     seeds: list[int] = []
 
-    def answers(self, shown, questions, longest: int, seed: int) -> list[tuple[list[int], bool]]:
+    def answers(self, context, shown, questions, longest: int, seed: int) -> list[tuple[list[int], bool]]:
         seeds.append(seed)
         return [
             ([ord(letter) for letter in f"{question[:12]} yes."], number != 2)

@@ -7,23 +7,10 @@ import pytest
 from store import settings, signals, units
 from store.db import Store
 from store.errors import UsageError
-from store.home import Home
 from store.redaction import REDACTION_VERSION
 from store.redaction.training import RedactedTurn, redacted_turns
 from store.types import Role, SignalKind, UnitState
-from tests.seed import corrected, say
-
-
-@pytest.fixture
-def store(home: Home):
-    with Store.open(home) as opened:
-        yield opened
-
-
-def unit_of(store: Store, reply: str) -> units.Unit:
-    unit = units.of_message(store, reply)
-    assert unit is not None
-    return unit
+from tests.seed import corrected, say, unit_of
 
 
 def row_of(store: Store, unit: units.Unit) -> str:

@@ -13,15 +13,8 @@ from store import conversations, ids, search
 from store.conversations import ReplyEnd, ReplyStart
 from store.db import Store
 from store.errors import NotFound, UsageError
-from store.home import Home
 from store.types import ErrorClass, FinishReason, MessageStatus, Role
 from tests.seed import START, say
-
-
-@pytest.fixture
-def store(home: Home):
-    with Store.open(home) as opened:
-        yield opened
 
 
 def test_a_reply_keeps_everything_that_made_it(store: Store) -> None:

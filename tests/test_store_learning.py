@@ -9,7 +9,6 @@ import pytest
 from store import adapters, conversations, decisions, runs, settings, signals, units
 from store.db import Store
 from store.errors import AdapterFileError, NotFound, UsageError
-from store.home import Home
 from store.reasons import REASONS, Reason, hint_for
 from store.types import (
     AdapterState,
@@ -23,21 +22,9 @@ from store.types import (
     UnitState,
     UnitUse,
 )
-from tests.seed import BASE, adapter, corrected, say
+from tests.seed import BASE, adapter, corrected, say, unit_of
 
 GATE = {"passed": True, "checks": [], "summary": "fine"}
-
-
-@pytest.fixture
-def store(home: Home):
-    with Store.open(home) as opened:
-        yield opened
-
-
-def unit_of(store: Store, reply: str) -> units.Unit:
-    unit = units.of_message(store, reply)
-    assert unit is not None
-    return unit
 
 
 def test_the_strongest_signal_decides(store: Store) -> None:
