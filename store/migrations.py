@@ -60,6 +60,64 @@ def m002_origins_of_imported_messages(db: Database) -> None:
     db.execute("PRAGMA user_version = 2")
 
 
+@migrations()
+def m003_events_consent_forgetting(db: Database) -> None:
+    """Steps of a conversation as events, who turned which consent dial when, and requests to forget."""
+    db.execute(
+        """
+        CREATE TABLE events (
+          seq INTEGER PRIMARY KEY,
+          id TEXT NOT NULL UNIQUE,
+          conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+          message TEXT REFERENCES messages (id) ON DELETE CASCADE,
+          kind TEXT NOT NULL,
+          created TEXT NOT NULL,
+          observation TEXT NOT NULL,
+          harness TEXT NOT NULL,
+          action TEXT NOT NULL,
+          outcome TEXT NOT NULL,
+          metadata TEXT NOT NULL,
+          replay TEXT NOT NULL,
+          error_class TEXT
+        )
+        """
+    )
+    db.execute("CREATE INDEX idx_events_conversation ON events (conversation)")
+    db.execute("CREATE INDEX idx_events_message ON events (message)")
+    _append_only(db, "events")
+    db.execute(
+        """
+        CREATE TABLE consents (
+          id INTEGER PRIMARY KEY,
+          conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+          dial TEXT NOT NULL,
+          value TEXT NOT NULL,
+          actor TEXT NOT NULL,
+          created TEXT NOT NULL
+        )
+        """
+    )
+    db.execute("CREATE INDEX idx_consents_conversation ON consents (conversation)")
+    _append_only(db, "consents")
+    db.execute(
+        """
+        CREATE TABLE forgettings (
+          id TEXT PRIMARY KEY NOT NULL,
+          scope TEXT NOT NULL,
+          target TEXT,
+          state TEXT NOT NULL,
+          created TEXT NOT NULL,
+          updated TEXT NOT NULL,
+          [plan] TEXT NOT NULL,
+          run TEXT,
+          receipt TEXT
+        )
+        """
+    )
+    db.execute("CREATE INDEX idx_forgettings_state ON forgettings (state)")
+    db.execute("PRAGMA user_version = 3")
+
+
 def _table(db: Database, name: str) -> Table:
     table = db.table(name)
     assert isinstance(table, Table)
