@@ -26,7 +26,7 @@ from learner import checks, objectives, reference, scoring
 from learner.examples import Example, rejected_window
 from learner.yielding import YIELD_BATCH
 from store.files import whole_file
-from store.types import Role, UnitKind
+from store.types import Role
 
 MIN_GAIN = 0.02
 """Nats per token by which held-out units must be better: above what rounding and dropout-free noise can give."""
@@ -96,7 +96,7 @@ def preference(model: Any, example: Example) -> float:
             liked = -float(objectives.weighted_nll(wanted, torch.tensor(example.chosen.weights)))
             return liked - _mean_logprob(model, example.prompt, example.reply.tokens, start, end)
         own = _mean_logprob(model, example.prompt, example.reply.tokens, 0, len(example.reply))
-        if example.kind is UnitKind.THUMB_UP:
+        if example.kind.approves:
             return own
         taught = [_mean_logprob(model, example.prompt, reply, 0, len(reply)) for reply in example.accepted]
         return (statistics.fmean(taught) if taught else 0.0) - own

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import time
+from functools import cache
 
-from learner import export, requery
+from learner import export, judge, requery
 from learner.round import Round
 from learner.yielding import Yielding
 from store import runs, settings
@@ -71,7 +72,7 @@ def _look(store: Store, yielding: Yielding) -> bool:
 def carry_out(store: Store, run: Run, yielding: Yielding) -> None:
     """Judge first, so that what was just seen is in the run."""
     runs.progress(store, run.id, RunState.JUDGING, 0.0)
-    asked_again = requery.judge_waiting(store, requery.sentence_similarity, yielding.border)
-    if asked_again:
-        log.info("%d questions were asked again", asked_again)
+    reader = cache(lambda: judge.fitted_reader(store))
+    judged = judge.judge_waiting(store, requery.sentence_similarity, reader, yielding.border)
+    log.info("judged: %d found wanting, %d thanked for", judged.negative, judged.positive)
     Round(store, run, yielding).carry_out()

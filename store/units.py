@@ -124,6 +124,10 @@ def draft(signals: Sequence[sqlite3.Row], reply_text: str) -> Draft | None:
         if requery is not None and requery["value"] and thumb is None:
             weight = TRUST[source] * float(requery["confidence"])
             return Draft(UnitKind.REQUERY, -1.0, None, requery["text"] or hint, weight, used)
+    thanks = latest.get((SignalKind.THANKS, SignalSource.JUDGE))
+    if thanks is not None and thanks["value"] and thumb is None:
+        weight = TRUST[SignalSource.JUDGE] * float(thanks["confidence"])
+        return Draft(UnitKind.THANKS, 1.0, None, None, weight, used)
     return None
 
 
@@ -215,13 +219,18 @@ def waiting(store: Store) -> list[Unit]:
 def fresh(store: Store) -> list[Unit]:
     """Waiting units that no run has tried yet in their present form: what may start a run by itself.
 
-    A unit of a run that the gate refused waits on, but would otherwise start the same run for ever.
+    A unit of a run that the gate refused waits on, but would otherwise start the same run for ever. Thanks alone
+    start none: they say that all is well.
     """
     tried = {
         (row["unit"], row["content_hash"])
         for row in store.conn.execute("SELECT unit, content_hash FROM unit_uses")
     }
-    return [unit for unit in waiting(store) if (unit.id, unit.content_hash) not in tried]
+    return [
+        unit
+        for unit in waiting(store)
+        if unit.kind is not UnitKind.THANKS and (unit.id, unit.content_hash) not in tried
+    ]
 
 
 def learned(store: Store) -> list[Unit]:

@@ -108,17 +108,6 @@ def test_similarity_decides_only_where_no_name_or_number_changed():
     assert requery.judge("How do I fix a flat tyre?", "How do I sell my old car?", lambda *_: 0.6) is None
 
 
-def test_judging_writes_signals_once(home):
-    with Store.open(home) as store:
-        conversation, _, reply = seed.say(store, "How do I boil an egg?", "Buy a hen.")
-        seed.say(store, "No, I meant in water, please.", "In water.", conversation, reply)
-        assert requery.judge_waiting(store, never, lambda: None) == 1
-        assert requery.judge_waiting(store, never, lambda: None) == 0
-        unit = units.of_message(store, reply)
-        assert unit is not None
-        assert (unit.kind, unit.hint) == (UnitKind.REQUERY, "No, I meant in water, please.")
-
-
 @pytest.mark.model
 def test_the_packaged_embeddings_tell_rewordings_from_other_questions():
     assert (

@@ -161,6 +161,8 @@ def _lesson(taught: Taught) -> Text:
             said = f"▲ {short(taught.reply)}"
         case UnitKind.THUMB_DOWN:
             said = f"▼ {short(unit.hint or taught.reply)}"
+        case UnitKind.THANKS:
+            said = f"♥ {short(taught.reply)}"
         case _:
             said = f"↻ {short(unit.hint or 'you asked again')}"
     return Text(f"    {said}", style="dim", overflow="fold")
