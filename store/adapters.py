@@ -259,6 +259,11 @@ def get(store: Store, adapter: str) -> Adapter:
     return _adapter(store, row)
 
 
+def versions(store: Store) -> dict[str, int]:
+    """The version of every adapter by its id, without what each of them learned: the chat asks with every look."""
+    return {row["id"]: row["version"] for row in store.conn.execute("SELECT id, version FROM adapters")}
+
+
 def list_(store: Store, base_hash: str | None = None) -> list[Adapter]:
     """All adapters of a base (or of every base), newest first."""
     rows = store.conn.execute(
