@@ -156,13 +156,13 @@ class Service:
         store = self.store
         found = conversations.get(store, conversation)
         messages = conversations.path(store, found.head) if found.head else []
-        versions = adapters.versions(store)
+        versions = adapters.versions(store, (message.adapter for message in messages))
         return Thread(found, [self._shown(message, versions) for message in messages])
 
     def message(self, message: str) -> ThreadMessage:
         """One message as the chat shows it."""
         found = conversations.get_message(self.store, message)
-        return self._shown(found, adapters.versions(self.store))
+        return self._shown(found, adapters.versions(self.store, [found.adapter]))
 
     def select(self, message: str) -> None:
         """Show the branch that a message is on."""
