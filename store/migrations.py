@@ -135,8 +135,8 @@ def _indexes_for_long_histories(db: Database) -> None:
 def _unjudged(db: Database) -> None:
     """Replies that the owner went on from and nobody has looked at, kept by triggers.
 
-    The supervisor asks every two seconds whether there is one. To look for it among all messages took 1.9 s with a
-    million of them, most of all where none was left or the owner allowed none to teach.
+    The supervisor asks every two seconds whether there is one. A query over all messages reads every one of them where
+    none is left, or where the owner allowed none to teach.
     """
     db.execute(
         "CREATE TABLE unjudged (seq INTEGER PRIMARY KEY, "
