@@ -96,7 +96,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything a status line shows, read at one moment. ``host`` is None while no host runs."""
+    """Everything a status line shows, read at one moment, so not what was refused. ``host`` is None where none runs."""
 
     serving: Serving
     learning: LearningStatus
@@ -156,13 +156,13 @@ class Service:
         store = self.store
         found = conversations.get(store, conversation)
         messages = conversations.path(store, found.head) if found.head else []
-        versions = {adapter.id: adapter.version for adapter in adapters.list_(store)}
+        versions = adapters.versions(store, (message.adapter for message in messages))
         return Thread(found, [self._shown(message, versions) for message in messages])
 
     def message(self, message: str) -> ThreadMessage:
         """One message as the chat shows it."""
         found = conversations.get_message(self.store, message)
-        return self._shown(found, {adapter.id: adapter.version for adapter in adapters.list_(self.store)})
+        return self._shown(found, adapters.versions(self.store, [found.adapter]))
 
     def select(self, message: str) -> None:
         """Show the branch that a message is on."""
@@ -219,8 +219,8 @@ class Service:
         """Every signal a reply got, oldest first."""
         return signals.all_of(self.store, message)
 
-    def learning(self) -> LearningStatus:
-        """What waits, what runs, what came of the last run."""
+    def learning(self, refused: int = -1) -> LearningStatus:
+        """What waits, what runs, what came of the last run; all that was refused, or the newest ``refused``."""
         store = self.store
         open_runs = runs.open_(store)
         last = next((run for run in runs.list_(store, 10) if run.state.finished), None)
@@ -228,7 +228,7 @@ class Service:
         return LearningStatus(
             paused=bool(settings.get(store, settings.LEARNING_PAUSED)),
             waiting=units.waiting(store),
-            refused=units.refused(store),
+            refused=units.refused(store, refused),
             needed=max(enough - len(units.fresh(store)), 0),
             run=open_runs[0] if open_runs else None,
             last=last,
@@ -367,7 +367,7 @@ class Service:
             host = client.status() if client else None
         except HostUnavailable:
             host = None
-        return Snapshot(self.serving(), self.learning(), host, self.store.data_version)
+        return Snapshot(self.serving(), self.learning(0), host, self.store.data_version)
 
     def _shown(self, message: Message, versions: dict[str, int]) -> ThreadMessage:
         store = self.store

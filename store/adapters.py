@@ -12,7 +12,7 @@ import hashlib
 import json
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -257,6 +257,16 @@ def get(store: Store, adapter: str) -> Adapter:
     if row is None:
         raise NotFound(f"no adapter has the id {adapter}")
     return _adapter(store, row)
+
+
+def versions(store: Store, wanted: Iterable[str | None]) -> dict[str, int]:
+    """The versions of some adapters by their ids, without what each of them learned: the chat asks all the time."""
+    found = {}
+    for adapter in {each for each in wanted if each is not None}:
+        row = store.conn.execute("SELECT version FROM adapters WHERE id = ?", (adapter,)).fetchone()
+        if row is not None:
+            found[adapter] = int(row["version"])
+    return found
 
 
 def list_(store: Store, base_hash: str | None = None) -> list[Adapter]:

@@ -223,8 +223,9 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
 
 def recover(store: Store) -> int:
     """Close replies that a dead host left open, keeping their text; returns how many. Infrastructure, not quality."""
+    # Written out, not bound: only so is it seen that the index of open replies answers it.
     rows = store.conn.execute(
-        "SELECT id, text FROM messages WHERE status = ?", (MessageStatus.GENERATING,)
+        f"SELECT id, text FROM messages WHERE status = '{MessageStatus.GENERATING}'"
     ).fetchall()
     for row in rows:
         finish_reply(
@@ -285,9 +286,11 @@ def path(store: Store, message: str) -> list[Message]:
 def siblings(store: Store, message: str) -> list[Message]:
     """All messages with the same parent, in the order they were made, this one included."""
     node = get_message(store, message)
+    # First messages have no parent, and there are as many as conversations: the + keeps that index out.
+    place = "+parent IS NULL AND conversation = ?" if node.parent is None else "parent = ?"
     rows = store.conn.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE conversation = ? AND parent IS ? AND role = ? ORDER BY rowid",
-        (node.conversation, node.parent, node.role),
+        f"SELECT {_COLUMNS} FROM messages WHERE {place} AND role = ? ORDER BY rowid",
+        (node.parent or node.conversation, node.role),
     )
     return [_message(row) for row in rows]
 

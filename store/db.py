@@ -52,6 +52,8 @@ class Store:
                         f"{home.db} was written by a newer Mynah (schema {version}, this one knows "
                         f"{SCHEMA_VERSION}): update Mynah; nothing was changed"
                     )
+                # Only now: turning this on writes into the file.
+                connection.execute("PRAGMA journal_mode = WAL")
                 if version < SCHEMA_VERSION:
                     from store.migrations import migrate
 
@@ -105,7 +107,6 @@ class Store:
 def _connect(home: Home) -> sqlite3.Connection:
     connection = sqlite3.connect(home.db, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA journal_mode = WAL")
     # NORMAL loses at most the last transactions on a power cut, never on a killed process, and never integrity.
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")

@@ -43,7 +43,7 @@ def resolve(store: Store, table: str, prefix: str) -> str:
         "decisions": "decision",
     }[table]
     rows = store.conn.execute(
-        f"SELECT id FROM {table} WHERE substr(id, 1, length(?1)) = ?1 LIMIT 3", (prefix,)
+        f"SELECT id FROM {table} WHERE id >= ? AND id < ? LIMIT 3", (prefix, prefix + "\U0010ffff")
     ).fetchall()
     if not prefix or not rows:
         raise NotFound(f"no {kind} has the id {prefix!r}")

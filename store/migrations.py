@@ -115,7 +115,62 @@ def m003_events_consent_forgetting(db: Database) -> None:
         """
     )
     db.execute("CREATE INDEX idx_forgettings_state ON forgettings (state)")
+    _indexes_for_long_histories(db)
+    _unjudged(db)
     db.execute("PRAGMA user_version = 3")
+
+
+def _indexes_for_long_histories(db: Database) -> None:
+    """What the chat asks for all the time, answered without reading all there ever was.
+
+    The trigram index holds every character but the last two of a text as the beginning of a trigram: these two are
+    what a search for one or two characters needs besides (see `store.search`).
+    """
+    db.execute("CREATE INDEX idx_conversations_updated ON conversations (updated)")
+    db.execute("CREATE INDEX idx_signals_source ON signals (source)")
+    db.execute("CREATE INDEX idx_messages_last_two ON messages (substr(text, -2))")
+    db.execute("CREATE INDEX idx_messages_last_one ON messages (substr(text, -1))")
+
+
+def _unjudged(db: Database) -> None:
+    """Replies that the owner went on from and nobody has looked at, kept by triggers.
+
+    The supervisor asks every two seconds whether there is one. A query over all messages reads every one of them where
+    none is left, or where the owner allowed none to teach.
+    """
+    db.execute(
+        "CREATE TABLE unjudged (seq INTEGER PRIMARY KEY, "
+        "message TEXT NOT NULL UNIQUE REFERENCES messages (id) ON DELETE CASCADE)"
+    )
+    judgeable = """
+      INSERT OR IGNORE INTO unjudged (message)
+      SELECT reply.id FROM messages AS reply
+      JOIN messages AS question ON question.id = reply.parent AND question.role = 'user'
+      JOIN conversations ON conversations.id = reply.conversation AND conversations.train = 'allow'
+      WHERE reply.role = 'assistant' AND reply.status != 'failed'
+        AND NOT EXISTS (SELECT 1 FROM judged WHERE judged.message = reply.id) AND {condition}
+    """
+    went_on = "EXISTS (SELECT 1 FROM messages WHERE parent = reply.id AND role = 'user')"
+    db.execute(judgeable.format(condition=went_on) + " ORDER BY reply.rowid")
+    asked_next = judgeable.format(condition="reply.id = NEW.parent")
+    allowed = judgeable.format(condition=f"reply.conversation = NEW.id AND {went_on}")
+    db.execute(
+        "CREATE TRIGGER unjudged_asked_next AFTER INSERT ON messages "
+        f"WHEN NEW.role = 'user' AND NEW.parent IS NOT NULL BEGIN {asked_next}; END"
+    )
+    db.execute(
+        "CREATE TRIGGER unjudged_failed AFTER UPDATE OF status ON messages WHEN NEW.status = 'failed' "
+        "BEGIN DELETE FROM unjudged WHERE message = NEW.id; END"
+    )
+    db.execute(
+        "CREATE TRIGGER unjudged_looked_at AFTER INSERT ON judged "
+        "BEGIN DELETE FROM unjudged WHERE message = NEW.message; END"
+    )
+    db.execute(
+        "CREATE TRIGGER unjudged_consent AFTER UPDATE OF train ON conversations WHEN NEW.train != OLD.train BEGIN "
+        "DELETE FROM unjudged WHERE message IN (SELECT id FROM messages WHERE conversation = NEW.id); "
+        f"{allowed}; END"
+    )
 
 
 def _table(db: Database, name: str) -> Table:

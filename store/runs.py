@@ -20,6 +20,9 @@ from store.types import RunOutcome, RunState, Trigger
 MAX_ATTEMPTS = 3
 
 
+_OPEN = tuple(state for state in RunState if not state.finished)
+
+
 @dataclass(frozen=True)
 class Run:
     """One learning run. ``fraction`` is 0 to 1 over the whole run; ``result`` is the contract's JSON object."""
@@ -131,8 +134,7 @@ def list_(store: Store, limit: int = 50) -> list[Run]:
 def open_(store: Store) -> list[Run]:
     """Runs that are queued or under way, oldest first."""
     rows = store.conn.execute(
-        "SELECT * FROM learning_runs WHERE state NOT IN (?, ?) ORDER BY rowid",
-        (RunState.DONE, RunState.FAILED),
+        f"SELECT * FROM learning_runs WHERE state IN ({', '.join('?' * len(_OPEN))}) ORDER BY rowid", _OPEN
     )
     return [_run(row) for row in rows]
 

@@ -1,17 +1,20 @@
 """Full-text search over all conversations: any characters, any script, never a syntax error.
 
 Peers pass the query to FTS as it is, so `C++`, `it's` and `foo-bar` raise; and the usual tokenizer finds nothing
-inside Chinese, Japanese or Korean text. Here the query is one quoted string on a trigram index.
+inside Chinese, Japanese or Korean text. Here the query is one string, sought as it is. Messages are read as they are
+found, newest first, until there are enough: what a search costs does not grow with what was ever said.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
+from store import containing
 from store.db import Store
 from store.types import Role
-
-TRIGRAM = 3
 
 
 @dataclass(frozen=True)
@@ -27,26 +30,24 @@ class Hit:
 
 
 def search(store: Store, query: str, limit: int = 50) -> list[Hit]:
-    """Messages that contain the query as a substring, the newest first; any characters, any script.
-
-    The trigram index answers from three characters on; below that the text is scanned.
-    """
+    """Messages that contain the query as a substring, the newest first; any characters, any script."""
     # SQLite ends a text at a NUL, which would leave the quoted string open.
     wanted = query.replace("\x00", "").strip()
+    found: list[Hit] = []
     if not wanted:
-        return []
-    if len(wanted) >= TRIGRAM:
-        condition, value = (
-            "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)",
-            _quoted(wanted),
-        )
-    else:
-        condition, value = "messages.text LIKE ? ESCAPE '\\'", _like(wanted)
+        return found
+    with closing(containing.newest_first(store, wanted)) as rows:
+        while len(found) < limit and (some := list(itertools.islice(rows, limit))):
+            found += _hits(store, some, wanted)
+    return found[:limit]
+
+
+def _hits(store: Store, some: Sequence[int], wanted: str) -> list[Hit]:
     rows = store.conn.execute(
         "SELECT messages.id, messages.conversation, conversations.title, messages.role, messages.text, "
         "messages.created FROM messages JOIN conversations ON conversations.id = messages.conversation "
-        f"WHERE {condition} ORDER BY messages.rowid DESC LIMIT ?",
-        (value, limit),
+        f"WHERE messages.rowid IN ({', '.join('?' * len(some))}) ORDER BY messages.rowid DESC",
+        some,
     )
     return [
         Hit(
@@ -59,16 +60,6 @@ def search(store: Store, query: str, limit: int = 50) -> list[Hit]:
         )
         for row in rows
     ]
-
-
-def _quoted(text: str) -> str:
-    """As one FTS5 string: operators, quotes and punctuation in it mean nothing but themselves."""
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _like(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
 
 
 def _excerpt(text: str, wanted: str, width: int = 100) -> str:

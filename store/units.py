@@ -23,7 +23,6 @@ from store.types import (
     AdapterState,
     Consent,
     MessageStatus,
-    Role,
     SignalKind,
     SignalSource,
     UnitKind,
@@ -222,15 +221,12 @@ def fresh(store: Store) -> list[Unit]:
     A unit of a run that the gate refused waits on, but would otherwise start the same run for ever. Thanks alone
     start none: they say that all is well.
     """
-    tried = {
-        (row["unit"], row["content_hash"])
-        for row in store.conn.execute("SELECT unit, content_hash FROM unit_uses")
-    }
-    return [
-        unit
-        for unit in waiting(store)
-        if unit.kind is not UnitKind.THANKS and (unit.id, unit.content_hash) not in tried
-    ]
+    rows = store.conn.execute(
+        "SELECT * FROM units WHERE state = ? AND kind != ? AND NOT EXISTS (SELECT 1 FROM unit_uses "
+        "WHERE unit = units.id AND unit_uses.content_hash = units.content_hash) ORDER BY rowid",
+        (UnitState.QUEUED, UnitKind.THANKS),
+    )
+    return [_unit(row) for row in rows]
 
 
 def learned(store: Store) -> list[Unit]:
@@ -238,9 +234,12 @@ def learned(store: Store) -> list[Unit]:
     return _in_state(store, (UnitState.USED, UnitState.HELD_OUT))
 
 
-def refused(store: Store) -> list[Unit]:
-    """Units that will not be learned, with their reasons, newest first."""
-    return _in_state(store, (UnitState.REFUSED,))[::-1]
+def refused(store: Store, limit: int = -1) -> list[Unit]:
+    """Units that will not be learned, with their reasons, newest first; all of them, or the newest ``limit``."""
+    rows = store.conn.execute(
+        "SELECT * FROM units WHERE state = ? ORDER BY rowid DESC LIMIT ?", (UnitState.REFUSED, limit)
+    )
+    return [_unit(row) for row in rows]
 
 
 def of_message(store: Store, message: str) -> Unit | None:
@@ -330,16 +329,15 @@ def unjudged(store: Store, limit: int = 200) -> list[NextState]:
     rows = store.conn.execute(
         """
         SELECT reply.id, question.text AS question, reply.text AS answer, next.text AS next_message
-        FROM messages AS reply
-        JOIN messages AS question ON question.id = reply.parent AND question.role = 'user'
-        JOIN messages AS next ON next.parent = reply.id AND next.role = 'user'
+        FROM unjudged
+        CROSS JOIN messages AS reply ON reply.id = unjudged.message AND reply.status IN (?, ?)
         JOIN conversations ON conversations.id = reply.conversation AND conversations.train = ?
-        LEFT JOIN judged ON judged.message = reply.id
-        WHERE reply.role = ? AND reply.status IN (?, ?) AND judged.message IS NULL
-        GROUP BY reply.id HAVING next.rowid = min(next.rowid)
-        ORDER BY reply.rowid LIMIT ?
+        JOIN messages AS question ON question.id = reply.parent
+        JOIN messages AS next ON next.rowid =
+          (SELECT min(rowid) FROM messages WHERE parent = reply.id AND role = 'user')
+        ORDER BY unjudged.seq LIMIT ?
         """,
-        (Consent.ALLOW, Role.ASSISTANT, MessageStatus.COMPLETE, MessageStatus.STOPPED, limit),
+        (MessageStatus.COMPLETE, MessageStatus.STOPPED, Consent.ALLOW, limit),
     )
     return [NextState(row["id"], row["question"], row["answer"], row["next_message"]) for row in rows]
 

@@ -9,7 +9,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from hypothesis import strategies as st
 from store import conversations, signals, units
 from store.conversations import Message
 from store.db import Store
-from store.errors import ExchangeFileError, NotFound
+from store.errors import DiskFull, ExchangeFileError, NotFound
+from store.exchange import intake
 from store.exchange.drafts import Source, moment
 from store.exchange.export import Format
 from store.exchange.intake import Report, import_file
@@ -463,37 +466,100 @@ class TestFiles:
         assert told == sorted(told)
         assert told[-1] == 1.0
 
-    def test_a_failure_in_the_middle_imports_nothing(
+    def test_a_failure_in_the_middle_leaves_whole_conversations(
         self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        path = written(tmp_path / "in.jsonl", [chat("x"), chat("y")])
-        seen = []
-
-        def interrupt(share: float) -> None:
-            seen.append(share)
-            if share > 0.7:
-                raise KeyboardInterrupt
-
+        monkeypatch.setattr(intake, "_HOLD_SECONDS", 0.0)
+        path = written(tmp_path / "in.jsonl", [chat(str(number)) for number in range(4)])
+        stored = store_messages(monkeypatch, fail_at=5)
         with pytest.raises(KeyboardInterrupt):
-            import_file(store, path, None, interrupt)
-        assert tree(store) == {}
-        assert import_file(store, path).added == 2
+            import_file(store, path)
+        each = len(chat("x")["mapping"]) - 1
+        assert 1 <= len(conversations.list_(store)) < 4
+        assert {kept.messages for kept in conversations.list_(store)} == {each}
+        kept = len(conversations.list_(store))
+        stored.clear()
+        report = import_file(store, path)
+        assert (report.added, report.unchanged) == (4 - kept, kept)
+        again = import_file(store, path)
+        assert (again.added, again.extended, again.unchanged) == (0, 0, 4)
 
-    def test_a_kill_in_the_middle_leaves_nothing(self, home: Home, tmp_path: Path) -> None:
+    def test_a_full_disk_says_how_much_is_in(
+        self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(intake, "_HOLD_SECONDS", 0.0)
+        big = [chat(str(number), {"a1": node("user", "x" * 200_000, None)}) for number in range(5)]
+        path = written(tmp_path / "in.jsonl", big)
+        pages = store.conn.execute("PRAGMA page_count").fetchone()[0]
+        store.conn.execute(f"PRAGMA max_page_count = {pages + 200}")
+        with pytest.raises(DiskFull, match=r"[1-4] of 5 conversations of the file are in"):
+            import_file(store, path)
+        store.conn.execute("PRAGMA max_page_count = 1000000")
+        kept = len(conversations.list_(store))
+        assert import_file(store, path).added == 5 - kept
+
+    def test_a_kill_in_the_middle_leaves_whole_conversations(self, home: Home, tmp_path: Path) -> None:
         path = written(tmp_path / "in.jsonl", [chat(str(number)) for number in range(30)])
         script = (
             "import os, signal, sys\nfrom pathlib import Path\nfrom store.db import Store\n"
-            "from store.exchange.intake import import_file\nfrom store.home import Home\n"
-            "def told(share):\n    if share > 0.9: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "import_file(Store.open(Home.default().open()), Path(sys.argv[1]), None, told)\n"
+            "from store.exchange import intake\nfrom store.home import Home\n"
+            "intake._HOLD_SECONDS, store_message, seen = 0.0, intake._Writer._store_message, []\n"
+            "def dying(self, *words):\n"
+            "    seen.append(words)\n"
+            "    if len(seen) == 20: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    store_message(self, *words)\n"
+            "intake._Writer._store_message = dying\n"
+            "intake.import_file(Store.open(Home.default().open()), Path(sys.argv[1]))\n"
         )
         ran = subprocess.run(
             [sys.executable, "-c", script, str(path)], cwd=ROOT, env=dict(os.environ), timeout=120
         )
         assert ran.returncode == -signal.SIGKILL
         with Store.open(home) as store:
-            assert tree(store) == {}
-            assert import_file(store, path).added == 30
+            kept = conversations.list_(store)
+            assert 1 <= len(kept) < 30
+            assert {each.messages for each in kept} == {len(chat("x")["mapping"]) - 1}
+            assert import_file(store, path).added == 30 - len(kept)
+            assert len(conversations.list_(store)) == 30
+
+    def test_a_chat_goes_on_beside_a_long_import(self, home: Home, tmp_path: Path) -> None:
+        """Others get the lock between two conversations, not only after the last."""
+        path = written(tmp_path / "in.jsonl", [chat(str(number)) for number in range(400)])
+        seen: list[int] = []
+        ended = threading.Event()
+
+        def talk_on() -> None:
+            with Store.open(home) as mine:
+                while not ended.is_set():
+                    say(mine, "still there?", "yes")
+                    seen.append(len(conversations.list_(mine, 1000)))
+
+        talker = threading.Thread(target=talk_on)
+        with Store.open(home) as store, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(intake, "_HOLD_SECONDS", 0.02)
+            talker.start()
+            report = import_file(store, path)
+            ended.set()
+            talker.join()
+            assert report.added == 400
+            spoken = [count for number, count in enumerate(seen) if 20 < count - number < 380]
+            assert len(spoken) >= 3, "no turn got in while the import went on"
+            assert store.conn.execute("SELECT count(*) FROM conversations").fetchone()[0] == 400 + len(seen)
+
+
+def store_messages(monkeypatch: pytest.MonkeyPatch, fail_at: int) -> list[object]:
+    """Ctrl-C while one of the messages is being stored; the list of those before it, to be emptied to go on."""
+    real, seen = intake._Writer._store_message, [object()]
+
+    def stored(self: Any, *words: Any) -> None:
+        if seen:
+            seen.append(words)
+            if len(seen) > fail_at:
+                raise KeyboardInterrupt
+        real(self, *words)
+
+    monkeypatch.setattr(intake._Writer, "_store_message", stored)
+    return seen
 
 
 def test_a_copy_does_not_draw_a_client_away(store: Store, tmp_path: Path) -> None:
@@ -506,15 +572,29 @@ def test_a_copy_does_not_draw_a_client_away(store: Store, tmp_path: Path) -> Non
     assert found.id == reply
 
 
-JUNK = st.sampled_from([None, 7, "x", [], {}, [1], {"a": 1}, True, 1e300, "\ud800"])
+JUNK = st.sampled_from([None, 7, "x", [], {}, [1], {"a": 1}, True, 1e300, 2**70, "\ud800"])
 
 
-@hypothesis.settings(max_examples=60)
+@cache
+def ours() -> dict[str, Any]:
+    """A trajectory of our own, rated and corrected."""
+    with fresh_store() as store:
+        _, _, reply = say(store, "hi", "hello")
+        signals.record(store, reply, SignalKind.THUMB, value=1.0)
+        signals.record(store, reply, SignalKind.THUMB, value=-1.0)
+        signals.record(store, reply, SignalKind.CORRECTION, text="good day")
+        (row,) = exported(store, Format.ATIF)
+        return row
+
+
+@hypothesis.settings(max_examples=150)
 @given(st.data())
 def test_no_entry_is_so_odd_that_it_keeps_the_others_out(data: st.DataObject) -> None:
     sharegpt = {"conversations": [{"from": "human", "value": "hi"}], "system": "s"}
     openai = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]}
-    spoilt = copy.deepcopy(data.draw(st.sampled_from([chat("x"), claude(), FOREIGN, openai, sharegpt])))
+    spoilt = copy.deepcopy(
+        data.draw(st.sampled_from([chat("x"), claude(), FOREIGN, openai, sharegpt, ours(), ours()]))
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         spoil(spoilt, data)
     with fresh_store() as store:
@@ -522,6 +602,8 @@ def test_no_entry_is_so_odd_that_it_keeps_the_others_out(data: st.DataObject) ->
         assert report.added + len(report.skipped) == 2
         assert report.added >= 1
         assert len(exported(store, Format.ATIF)) >= 2
+        for conversation in conversations.list_(store):
+            assert conversations.path(store, conversation.head or "")
 
 
 def spoil(value: Any, data: st.DataObject) -> None:

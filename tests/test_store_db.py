@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from store import conversations, settings
+from app.host.supervisor import gather
+from store import conversations, search, settings, signals, units
 from store.activity import LEASE_SECONDS, Activity
 from store.db import SCHEMA_VERSION, Store
 from store.errors import DiskFull, HomeError, HomeLocked, SchemaTooNew
 from store.home import Home, locked
-from tests.seed import say
+from store.types import SignalKind
+from tests.seed import START, say
 
 WRITERS, TURNS = 4, 30
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,6 +137,43 @@ def test_four_writers_lose_no_row_and_meet_no_lock(home: Home) -> None:
     assert [writer.exitcode for writer in writers] == [0] * WRITERS
     with Store.open(home) as store:
         assert store.conn.execute("SELECT count(*) FROM messages").fetchone()[0] == WRITERS * TURNS * 2
+
+
+def _work_mixed(root: str, number: int) -> None:
+    """What host, chat, learner and command line do to one database, by the number of the process."""
+    with Store.open(Home(Path(root))) as store:
+        for turn in range(15):
+            conversation, _, reply = say(store, f"question {number} {turn}", "an answer to find")
+            signals.record(store, reply, SignalKind.THUMB, value=1.0 if turn % 2 else -1.0)
+            open_ = conversations.begin_reply(
+                store, conversation, conversations.append_user(store, conversation, "more", reply).id, START
+            )
+            for length in (3, 6, 9):
+                conversations.checkpoint(store, open_.id, "streaming"[:length])
+            assert search.search(store, f"question {number} {turn}", 200)
+            assert gather(store, 0.0).fresh > 0
+            if turn % 3 == 0:
+                conversations.delete(store, conversation)
+
+
+def test_four_processes_of_mixed_work_lose_nothing_and_meet_no_lock(home: Home) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_work_mixed, args=(str(home.root), n)) for n in range(WRITERS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * WRITERS
+    kept = WRITERS * 10
+    with Store.open(home) as store:
+        assert store.conn.execute("SELECT count(*) FROM messages").fetchone()[0] == kept * 4
+        assert store.conn.execute("SELECT count(*) FROM signals").fetchone()[0] == kept
+        assert store.conn.execute("SELECT count(*) FROM units").fetchone()[0] == kept
+        assert len(search.search(store, "streaming", 200)) == kept
+        assert conversations.recover(store) == kept
+        assert len(units.unjudged(store)) == kept
+        assert store.conn.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert store.conn.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
 def test_a_lock_has_one_holder(home: Home) -> None:

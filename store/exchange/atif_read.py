@@ -15,11 +15,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from store.exchange.atif import NAMESPACE
-from store.exchange.drafts import BadEntry, Draft, DraftMessage, Occurrences, Source, clean, line, moment
+from store.exchange.drafts import (
+    BadEntry,
+    Draft,
+    DraftMessage,
+    Occurrences,
+    Source,
+    clean,
+    line,
+    moment,
+    one_line,
+    text_or_none,
+)
 from store.types import ErrorClass, FinishReason, MessageStatus, Role, SignalKind, SignalSource
 
 _TEXT_FACTS = ("base_hash", "adapter", "template", "error")
-_JSON_FACTS = ("sampler", "context_items", "usage", "timings")
+_JSON_FACTS: dict[str, type] = {"sampler": dict, "context_items": list, "usage": dict, "timings": dict}
 _OURS = re.compile("[cms][0-9a-z]{10}")
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "agent": Role.ASSISTANT}
 
@@ -56,7 +67,7 @@ def read_branches(entries: list[Mapping[str, Any]]) -> Draft:
         space=NAMESPACE,
         key=session,
         messages=messages,
-        client=client if isinstance(client, str) else Source.ATIF,
+        client=one_line(client) or Source.ATIF,
         title=clean(told["title"]) if isinstance(told.get("title"), str) else None,
         created=moment(told.get("created")),
         updated=moment(told.get("updated")),
@@ -80,7 +91,7 @@ def read_foreign(entry: Mapping[str, Any], seen: Occurrences) -> Draft:
             message.role,
             message.text,
             created=stamp,
-            model=model if message.role is Role.ASSISTANT and isinstance(model, str) else None,
+            model=text_or_none(model) if message.role is Role.ASSISTANT else None,
         )
         for message, stamp, model in zip(draft.messages, stamps, models, strict=True)
     )
@@ -132,7 +143,7 @@ def _restored(step: Mapping[str, Any], mark: Mapping[str, Any]) -> DraftMessage:
         role=role,
         text=clean(text),
         created=created,
-        model=model if isinstance(model, str) else None,
+        model=text_or_none(model),
         record=_record(step, mark),
         signals=tuple(_signal(signal) for signal in (mark.get("reward") or {}).get("signals", ())),
     )
@@ -147,7 +158,7 @@ def _record(step: Mapping[str, Any], mark: Mapping[str, Any]) -> dict[str, Any]:
     record: dict[str, Any] = {
         "status": status,
         "finished": moment(mark.get("finished")),
-        "left_out": int(mark.get("left_out") or 0),
+        "left_out": _count(mark.get("left_out")),
         "scale": _number(mark.get("scale")),
         "finish_reason": FinishReason(mark["finish_reason"]) if mark.get("finish_reason") else None,
         "error_class": ErrorClass(mark["error_class"]) if mark.get("error_class") else None,
@@ -158,8 +169,17 @@ def _record(step: Mapping[str, Any], mark: Mapping[str, Any]) -> dict[str, Any]:
     for name in _TEXT_FACTS:
         record[name] = clean(mark[name]) if isinstance(mark.get(name), str) else None
     for name in _JSON_FACTS:
+        if mark.get(name) and not isinstance(mark[name], _JSON_FACTS[name]):
+            raise ValueError(f"{name} is not what it should be")
         record[name] = json.dumps(mark[name], sort_keys=True, allow_nan=False) if mark.get(name) else None
     return record
+
+
+def _count(value: object) -> int:
+    """A number that fits a column."""
+    if not isinstance(value, (int, type(None))) or not 0 <= (value or 0) < 2**31:
+        raise ValueError(f"{value!r} is not a count")
+    return value or 0
 
 
 def _number(value: object) -> float | None:
@@ -188,5 +208,5 @@ def _signal(signal: Mapping[str, Any]) -> dict[str, Any]:
         "source": SignalSource(signal["source"]),
         "confidence": confidence,
         "created": created,
-        "supersedes": None if supersedes is None else str(supersedes),
+        "supersedes": None if supersedes is None else clean(str(supersedes)),
     }

@@ -1,4 +1,4 @@
-"""Stores the conversations of a file: all of them or, when something fails in the middle, none.
+"""Stores the conversations of a file, each of them whole or, when something fails in the middle, not at all.
 
 What a message is called in the file it came from is kept as a hash in `origins`. A message that is known by it is
 not stored again, and one that is new finds its parent through it: importing a file twice adds nothing, and a later
@@ -9,12 +9,17 @@ only grew. A conversation that was held here is never added to: what a file says
 A client that resends its transcript is matched to its conversation by a hash over the path. Imported paths begin with
 another word, or a copy of a conversation would draw the client's next turn to where nothing may be learned.
 
-The file is read before the transaction begins, so that a chat going on beside it waits for the writing alone.
+A chat goes on beside a long import: the file is read before anything is written, and it is written in short
+transactions with a pause after each. SQLite keeps no queue of writers. One that waits asks again after at most 25 ms
+until it has waited 130 ms, and after up to 100 ms later on; so a pause longer than that first step, coming sooner than
+that, lets everybody in at once, where an import that took the lock again immediately kept others out for seconds. An
+import that was cut off is completed by importing the file again.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +28,7 @@ from typing import Any
 from store import units
 from store.conversations import path_hash, title_from
 from store.db import Store
-from store.errors import ExchangeFileError
+from store.errors import DiskFull, ExchangeFileError
 from store.exchange import reading
 from store.exchange.drafts import Draft, DraftMessage, Skipped, Source, digest
 from store.exchange.records import IMPORTED
@@ -31,6 +36,8 @@ from store.ids import new_id, now
 from store.types import Consent, MessageStatus, Role
 
 _READ_SHARE = 0.5
+_HOLD_SECONDS = 0.08
+_PAUSE_SECONDS = 0.03
 _COLUMNS = (
     "status",
     "finished",
@@ -70,12 +77,12 @@ class Report:
 def import_file(
     store: Store, path: Path, source: Source | None = None, progress: Callable[[float], None] | None = None
 ) -> Report:
-    """Import a file in one transaction. ``progress`` is told the share that is done, 0 to 1.
+    """Import a file, whole conversations at a time. ``progress`` is told the share that is done, 0 to 1.
 
     Raises:
         NotFound: there is no such file.
         ExchangeFileError: it holds no conversation that can be read.
-        DiskFull: nothing was imported.
+        DiskFull: the rest of the file was not imported; how much was is in its message.
     """
     told = progress or _ignore
     read = list(reading.drafts(path, source, lambda share: told(share * _READ_SHARE)))
@@ -84,11 +91,36 @@ def import_file(
     if not drafts:
         reason = f" ({report.skipped[0].entry}: {report.skipped[0].reason})" if report.skipped else ""
         raise ExchangeFileError(f"{path} holds no conversation that Mynah can read{reason}")
-    with store.write() as connection:
-        for number, draft in enumerate(drafts, start=1):
-            _Writer(store, connection, draft, report).write()
-            told(_READ_SHARE + (1 - _READ_SHARE) * number / len(drafts))
+    _write(store, drafts, report, lambda share: told(_READ_SHARE + (1 - _READ_SHARE) * share))
     return report
+
+
+def _write(store: Store, drafts: Sequence[Draft], report: Report, told: Callable[[float], None]) -> None:
+    """Write drafts, as many in a transaction as others can wait for."""
+    written = 0
+    while written < len(drafts):
+        time.sleep(_PAUSE_SECONDS if written else 0.0)
+        try:
+            written += _write_some(store, drafts[written:], report)
+        except DiskFull as error:
+            if not written:
+                raise
+            raise DiskFull(
+                f"the disk that holds {store.home.root} is full: {written} of {len(drafts)} conversations of the file "
+                "are in; free some space and import it again for the others"
+            ) from error
+        told(written / len(drafts))
+
+
+def _write_some(store: Store, drafts: Sequence[Draft], report: Report) -> int:
+    with store.write() as connection:
+        until, written = time.monotonic() + _HOLD_SECONDS, 0
+        for draft in drafts:
+            _Writer(store, connection, draft, report).write()
+            written += 1
+            if time.monotonic() >= until:
+                break
+    return written
 
 
 class _Writer:
