@@ -54,6 +54,9 @@ START_SECONDS = 300.0
 """A first start may convert the model (15 s for 135M parameters on two busy cores) on a slow disk."""
 
 _CALL_SECONDS = 20.0
+_REPLAY_SECONDS = 600.0
+"""It waits behind whatever people ask meanwhile."""
+
 _SILENCE_SECONDS = 60.0
 """The host sends a comment line every 10 s at the least while a client waits."""
 
@@ -105,6 +108,10 @@ class HostClient:
     def learn(self) -> None:
         """Have the host look now whether there is something to learn."""
         self._call("POST", "/mynah/learn", {})
+
+    def replay(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Compute a recorded reply once more; see `app.host.replaying`. Waits until it has ended."""
+        return self._call("POST", "/mynah/replay", call, seconds=_REPLAY_SECONDS)
 
     def shutdown(self) -> None:
         """Ask the host to end; it says yes before it goes."""
