@@ -25,12 +25,16 @@ from typing import IO, Any
 from app.host.events import Failed, Queued, Started, Token, TurnEvent, TurnRequest, failure_of, from_wire
 from app.host.processes import end, holder
 from store.errors import (
+    AdapterFileError,
     ContextOverflow,
     DiskFull,
     HomeError,
+    HostSilent,
     HostUnavailable,
+    ModelFileError,
     MynahError,
     NotFound,
+    OutOfMemory,
     UsageError,
 )
 from store.home import Home
@@ -217,6 +221,10 @@ class TurnStream:
                 yield event
                 if not isinstance(event, Queued | Started | Token):
                     return
+        except TimeoutError as error:
+            raise HostSilent(
+                f"the model host said nothing for {_SILENCE_SECONDS:.0f} s: try again, or `mynah stop` it first"
+            ) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise HostUnavailable(_unreachable(self._client.home)) from error
         finally:
@@ -382,8 +390,18 @@ def _wait_for_other(home: Home, deadline: float) -> HostClient | None:
 
 _KINDS: dict[str, type[MynahError]] = {
     kind.__name__: kind
-    for kind in (ContextOverflow, DiskFull, HomeError, HostUnavailable, NotFound, UsageError)
-}
+    for kind in (
+        AdapterFileError,
+        ContextOverflow,
+        DiskFull,
+        HomeError,
+        HostUnavailable,
+        ModelFileError,
+        NotFound,
+        OutOfMemory,
+        UsageError,
+    )
+} | {"LlamaMemoryError": OutOfMemory}
 
 
 def _named_error(fields: dict[str, Any]) -> MynahError:
@@ -407,7 +425,13 @@ def failed(event: TurnEvent) -> MynahError | None:
     """The error a `Failed` event stands for, None for any other event."""
     if not isinstance(event, Failed):
         return None
-    kinds = {"context_overflow": ContextOverflow, "disk_full": DiskFull, "host_down": HostUnavailable}
+    kinds = {
+        "context_overflow": ContextOverflow,
+        "disk_full": DiskFull,
+        "host_down": HostUnavailable,
+        "out_of_memory": OutOfMemory,
+        "timeout": HostSilent,
+    }
     for kind in (NotFound, UsageError):
         if event.exit_code == kind.exit_code:
             return kind(event.message)

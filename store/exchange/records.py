@@ -17,6 +17,7 @@ from typing import Any
 
 from store import conversations
 from store.db import Store
+from store.provenance import own_correction
 from store.types import Consent, MessageStatus, Role, SignalKind, SignalSource
 
 Redact = Callable[[str], str]
@@ -79,8 +80,8 @@ class Node:
     @property
     def correction(self) -> str | None:
         """What the owner would have liked to read instead."""
-        text = str(self._latest(SignalKind.CORRECTION).get("text") or "").strip()
-        return text if text and text != self.text.strip() else None
+        text = str(self._latest(SignalKind.CORRECTION).get("text") or "")
+        return own_correction(text, self.text) or None
 
     @property
     def thumb(self) -> int:
