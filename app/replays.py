@@ -1,4 +1,4 @@
-"""Recorded replies computed once more, and compared: is it what the record says, and what would another version say?
+"""Recorded replies computed once more and compared: does it come out again, and what would another version say.
 
 With the recorded adapter it is a check of the record itself: a deterministic reply that comes out otherwise means that
 something changed which nobody wrote down. With another one it shows what a version changed, token by token, on the
@@ -168,4 +168,6 @@ def _as_kept(logprobs: Sequence[float]) -> list[float]:
 
 
 def _changed(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    return [name for name in ("engine", "mynah", "cpu", "threads") if name in then and then[name] != now[name]]
+    return [
+        name for name in ("engine", "mynah", "cpu", "threads") if name in then and then[name] != now[name]
+    ]

@@ -198,7 +198,8 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
     """Close a reply. From here on its record cannot change."""
     with store.write() as connection:
         row = connection.execute(
-            "SELECT parent, conversation, base_hash, sampler, prompt_tokens FROM messages WHERE id = ?", (message,)
+            "SELECT parent, conversation, base_hash, sampler, prompt_tokens FROM messages WHERE id = ?",
+            (message,),
         ).fetchone()
         if row is None:
             raise NotFound(f"no message has the id {message}")

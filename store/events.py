@@ -118,9 +118,7 @@ def insert(
     event = identity or new_id("e")
     parts = (held.observation, held.harness, held.action, held.outcome, held.metadata)
     packed = (json.dumps(part, ensure_ascii=False, sort_keys=True) if part else "{}" for part in parts)
-    connection.execute(
-        _INSERT, (event, conversation, message, kind, created, *packed, klass, error_class)
-    )
+    connection.execute(_INSERT, (event, conversation, message, kind, created, *packed, klass, error_class))
     return event
 
 

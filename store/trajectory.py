@@ -107,7 +107,9 @@ def _load(store: Store, conversation: str) -> _Rows:
         f"SELECT * FROM signals WHERE message {of_mine} ORDER BY rowid", (conversation,)
     ).fetchall()
     events = store.conn.execute("SELECT * FROM events WHERE conversation = ? ORDER BY seq", (conversation,))
-    judged = store.conn.execute(f"SELECT message, verdict FROM judged WHERE message {of_mine}", (conversation,))
+    judged = store.conn.execute(
+        f"SELECT message, verdict FROM judged WHERE message {of_mine}", (conversation,)
+    )
     rows = _Rows(
         {row["id"]: row for row in messages},
         {row["id"]: row for row in signals},
@@ -228,8 +230,9 @@ def _inferred(row: sqlite3.Row, kind: EventKind) -> ReplayClass:
     """The class of a step nobody recorded: how it was computed is not known, so it is never deterministic."""
     if kind is not EventKind.MODEL_CALL:
         return replay.of_step(kind, {})
-    tokens = (len(row[name] or b"") // 4 for name in ("prompt_tokens", "completion_tokens"))
-    return replay.of_model_call(Recorded(row["base_hash"], _json(row["sampler"]) or {}, *tokens))
+    prompt, completion = (len(row[name] or b"") // 4 for name in ("prompt_tokens", "completion_tokens"))
+    sampler = _json(row["sampler"]) or {}
+    return replay.of_model_call(Recorded(row["base_hash"], sampler, prompt, completion))
 
 
 def _of_signal(event: sqlite3.Row | None, row: sqlite3.Row) -> Step:
@@ -264,4 +267,3 @@ def _unpacked(code: str, data: bytes | None) -> list[Any] | None:
     values = array(code)
     values.frombytes(data)
     return list(values)
-

@@ -132,7 +132,7 @@ def test_what_cannot_be_replayed_says_why(home: Home, store: Store, mynah: Mynah
 def test_the_hosts_door_refuses_what_makes_no_sense(home: Home, store: Store):
     good = {"base_hash": BASE_HASH, "prompt": [65, 66], "sampler": {"temperature": 0}, "adapter": None}
     with scripted_host(home, "--context", "256") as client:
-        for change in (
+        changes: list[dict[str, Any]] = [
             {"prompt": []},
             {"prompt": ["a"]},
             {"prompt": [1] * 400},
@@ -141,7 +141,8 @@ def test_the_hosts_door_refuses_what_makes_no_sense(home: Home, store: Store):
             {"evaluated": [[2, 99, 1]]},
             {"evaluated": "all"},
             {"sampler": {"temperature": 99}},
-        ):
+        ]
+        for change in changes:
             with pytest.raises(Exception, match=r"prompt|window|model|batches|temperature"):
                 client.replay({**good, **change})
         assert client.status()["queue"] == 0
@@ -157,9 +158,7 @@ def test_first_difference():
 def test_steps_of_tools_and_guards_are_shown(store: Store, mynah: Mynah):
     conversation = conversations.create(store, "tools", "chat")
     conversations.append(store, conversation, Role.USER, "hi", None)
-    events.record(
-        store, conversation, EventKind.TOOL_CALL, Content(action={"tool": "clock"}), message=None
-    )
+    events.record(store, conversation, EventKind.TOOL_CALL, Content(action={"tool": "clock"}), message=None)
     shown = mynah("conversations", "events", conversation).out
     assert "tool call" in shown
     assert "clock" in shown

@@ -18,9 +18,7 @@ STEP = st.one_of(
 
 def sizes(batches: tuple[Batch, ...]) -> list[tuple[int, int]]:
     """For each position: how large its evaluation was, and which place it had in it."""
-    return [
-        (size, place) for kept, size, times in batches for _ in range(times) for place in range(kept)
-    ]
+    return [(size, place) for kept, size, times in batches for _ in range(times) for place in range(kept)]
 
 
 @given(st.lists(STEP, max_size=30))
@@ -69,4 +67,3 @@ def test_a_replay_computes_the_recorded_batches(drawn):
     assert sizes(runtime.batches(slot.sequence)) == sizes(tuple(batches))
     # What was filled up with tokens nobody said is never lent to another reply.
     assert cache.plan("base", prompt, exact=False).keep == 0
-

@@ -47,9 +47,7 @@ def test_recorded_replies_come_out_again(home: Home, store: Store):
     mynah = Service(home)
     try:
         calls = [
-            step
-            for step in trajectory.read(store, str(conversation))
-            if step.kind is EventKind.MODEL_CALL
+            step for step in trajectory.read(store, str(conversation)) if step.kind is EventKind.MODEL_CALL
         ]
         assert [step.replay for step in calls] == [ReplayClass.DETERMINISTIC] * 5
         assert len({step.harness["sampler"]["seed"] for step in calls}) == 5, "nobody gave a seed"

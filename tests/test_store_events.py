@@ -127,9 +127,9 @@ def test_a_step_is_written_with_its_message_or_not_at_all(store: Store, monkeypa
     with pytest.raises(RuntimeError):
         reply(store, conversation, question)
     monkeypatch.undo()
-    assert [row["text"] for row in store.conn.execute("SELECT text FROM messages WHERE status = 'complete'")] == [
-        "Say hello in French."
-    ]
+    assert [
+        row["text"] for row in store.conn.execute("SELECT text FROM messages WHERE status = 'complete'")
+    ] == ["Say hello in French."]
     assert conversations.recover(store) == 1
     *_, last = trajectory.read(store, conversation)
     assert (last.kind, last.error_class) == (EventKind.MODEL_CALL, ErrorClass.HOST_DOWN)
@@ -212,9 +212,7 @@ def test_a_verdict_of_the_judge_is_a_reward_too(store: Store):
     conversation, question = asked(store)
     answer = reply(store, conversation, question)
     units.mark_judged(store, answer, "phrase")
-    signals.record(
-        store, answer, SignalKind.REQUERY, value=1.0, source=SignalSource.RULE, confidence=0.9
-    )
+    signals.record(store, answer, SignalKind.REQUERY, value=1.0, source=SignalSource.RULE, confidence=0.9)
     call = trajectory.read(store, conversation)[1]
     assert call.outcome["judged"] == "phrase"
     assert [(each.source, each.confidence) for each in call.rewards] == [("rule", 0.9)]

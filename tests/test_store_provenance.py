@@ -100,7 +100,9 @@ def test_a_tools_message_after_a_reply_changes_nothing(store: Store):
     assert nothing_learned(store)
 
 
-@pytest.mark.parametrize("quoted", ["> no, I meant the other one", FENCED, f"> {TOOL_TEXT}", "~~~\nTry again\n~~~"])
+@pytest.mark.parametrize(
+    "quoted", ["> no, I meant the other one", FENCED, f"> {TOOL_TEXT}", "~~~\nTry again\n~~~"]
+)
 def test_a_quoted_complaint_is_no_complaint(store: Store, quoted: str):
     conversation, _, reply = seed.say(store, "What is the weather in Oslo?", "Rain.")
     conversations.append_user(store, conversation, quoted, reply)

@@ -125,7 +125,10 @@ def _served(found: Comparison) -> str:
 
 def _reward(step: Step) -> str | None:
     said = [each for each in step.rewards if not each.superseded]
-    return ", ".join(each.kind if each.value is None else f"{each.kind} {each.value:+g}" for each in said) or None
+    return (
+        ", ".join(each.kind if each.value is None else f"{each.kind} {each.value:+g}" for each in said)
+        or None
+    )
 
 
 def _what(step: Step) -> str:

@@ -401,7 +401,8 @@ _KINDS: dict[str, type[MynahError]] = {
         OutOfMemory,
         UsageError,
     )
-} | {"LlamaMemoryError": OutOfMemory}
+}
+_KINDS["LlamaMemoryError"] = OutOfMemory
 
 
 def _named_error(fields: dict[str, Any]) -> MynahError:

@@ -15,9 +15,15 @@ from pathlib import Path
 from app.host.jobs import Sampling
 from app.host.runtime import ModelInfo
 from app.model import adapter_file, catalogue, convert, gguf_info
-from app.model.llama import ContextSettings, LlamaAdapter, LlamaContext, LlamaModel, SamplerSettings
+from app.model.llama import (
+    ContextSettings,
+    LlamaAdapter,
+    LlamaContext,
+    LlamaModel,
+    SamplerSettings,
+    library_version,
+)
 from app.model.llama import Sampler as LlamaSampler
-from app.model.llama import library_version
 from app.model.renderer import Fitted, Renderer, Turn
 from app.model.threads import Threads, choose_threads, usable_cores
 from store import settings

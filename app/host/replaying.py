@@ -26,6 +26,7 @@ from store.conversations import ReplyEnd, ReplyStart
 from store.db import Store
 from store.errors import MynahError, UsageError
 
+
 @dataclass
 class Kept:
     """A recorder that keeps a reply's end in memory."""
@@ -81,7 +82,9 @@ def _job(host: Host, fields: Mapping[str, Any], recorder: Kept, channel: EventCh
     if len(prompt) >= window:
         raise UsageError(f"its prompt of {len(prompt)} tokens does not fit the window of {window} tokens")
     if text(fields, "base_hash") != host.runtime.info.base_hash:
-        raise UsageError(f"another model is being served ({host.runtime.info.name}): its tokens mean other words")
+        raise UsageError(
+            f"another model is being served ({host.runtime.info.name}): its tokens mean other words"
+        )
     chosen = limits(sampler)
     adapter = text(fields, "adapter")
     return Job(
@@ -117,5 +120,7 @@ def _batches(value: object, prompt: list[int], chunk: int) -> tuple[Batch, ...]:
         raise FieldError("evaluated", "evaluated must be a list of batches") from None
     sound = all(0 < kept <= size <= chunk and times > 0 for kept, size, times in batches)
     if not sound or positions(batches) != len(prompt):
-        raise FieldError("evaluated", f"the batches do not come to the prompt, {chunk} tokens each at the most")
+        raise FieldError(
+            "evaluated", f"the batches do not come to the prompt, {chunk} tokens each at the most"
+        )
     return batches

@@ -19,7 +19,6 @@ from app.host.prefix import PrefixCache, Slot
 from app.host.runtime import Runtime, Sampler
 from app.model.renderer import Fitted, Turn
 
-
 _FILLER = 0
 """A token for the part of a batch that was dropped: what it says does not reach the positions before it."""
 

@@ -77,7 +77,9 @@ class Versions:
         try:
             self._switch(wanted, self._file(wanted))
         except AdapterFileError as error:
-            raise AdapterFileError(f"adapter {found.id} (v{found.version}) cannot be used: {error}") from error
+            raise AdapterFileError(
+                f"adapter {found.id} (v{found.version}) cannot be used: {error}"
+            ) from error
         return wanted
 
     def outdated(self) -> bool:
