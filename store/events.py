@@ -5,7 +5,7 @@ it was computed and whether it can be replayed; text and tokens stay where they 
 them. A tool call, a memory access and a guard's verdict have no other row, and hold their content as JSON. Steps are
 never changed. What was thought of one later is a signal, and joined when the trajectory is read (see `trajectory`).
 
-Writing costs one insert: some 20 µs beside the 300 µs of saving a message.
+Writing costs one insert: 45 µs beside the 190 µs of saving a message (median of 400, two busy cores).
 """
 
 from __future__ import annotations
