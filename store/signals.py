@@ -10,7 +10,7 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from store import conversations, units
+from store import conversations, events, units
 from store.db import Store
 from store.errors import UsageError
 from store.ids import new_id, now
@@ -91,6 +91,7 @@ def record(
                 signal.supersedes,
             ),
         )
+        events.append_reaction(connection, reply.conversation, message, signal.id, signal.created)
         units.refresh(store, message)
     return signal
 

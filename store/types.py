@@ -161,3 +161,24 @@ class Actor(StrEnum):
     GATE = "gate"
     OWNER = "owner"
     HOST = "host"
+
+
+class EventKind(StrEnum):
+    """One step of a conversation, by what it was."""
+
+    OWNER_MESSAGE = "owner_message"
+    GIVEN_MESSAGE = "given_message"
+    MODEL_CALL = "model_call"
+    TOOL_CALL = "tool_call"
+    MEMORY_READ = "memory_read"
+    MEMORY_WRITE = "memory_write"
+    GUARD_VERDICT = "guard_verdict"
+    REACTION = "reaction"
+
+
+class ReplayClass(StrEnum):
+    """What running a step again would show: the same bits, about the same, or nothing."""
+
+    DETERMINISTIC = "deterministic"
+    APPROXIMATE = "approximate"
+    NOT_REPLAYABLE = "not_replayable"

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from store import conversations
+from store import conversations, failures, provenance
 from store.db import Store
 from store.errors import NotFound
 from store.ids import new_id, now
@@ -102,13 +102,13 @@ def draft(signals: Sequence[sqlite3.Row], reply_text: str) -> Draft | None:
     used = tuple(row["id"] for row in latest.values())
     correction = latest.get((SignalKind.CORRECTION, SignalSource.USER))
     if correction is not None and correction["text"] and correction["text"].strip() != reply_text.strip():
-        return Draft(
-            UnitKind.CORRECTION, -1.0, correction["text"].strip(), hint, TRUST[SignalSource.USER], used
-        )
+        # Data that was quoted is never a target; a unit without a target is refused with that reason.
+        target = provenance.own_correction(correction["text"], reply_text) or None
+        return Draft(UnitKind.CORRECTION, -1.0, target, hint, TRUST[SignalSource.USER], used)
     thumb = latest.get((SignalKind.THUMB, SignalSource.USER))
     if thumb is not None and thumb["value"]:
         kind = UnitKind.THUMB_UP if thumb["value"] > 0 else UnitKind.THUMB_DOWN
-        note = thumb["text"] or hint
+        note = provenance.own_words(thumb["text"] or hint or "") or None
         return Draft(
             kind,
             float(thumb["value"]),
@@ -122,7 +122,8 @@ def draft(signals: Sequence[sqlite3.Row], reply_text: str) -> Draft | None:
         # The owner's explicit "no opinion" (a cleared thumb) also silences what the rules think they saw.
         if requery is not None and requery["value"] and thumb is None:
             weight = TRUST[source] * float(requery["confidence"])
-            return Draft(UnitKind.REQUERY, -1.0, None, requery["text"] or hint, weight, used)
+            note = provenance.own_words(requery["text"] or hint or "") or None
+            return Draft(UnitKind.REQUERY, -1.0, None, note, weight, used)
     thanks = latest.get((SignalKind.THANKS, SignalSource.JUDGE))
     if thanks is not None and thanks["value"] and thumb is None:
         weight = TRUST[SignalSource.JUDGE] * float(thanks["confidence"])
@@ -335,6 +336,8 @@ def unjudged(store: Store, limit: int = 200) -> list[NextState]:
         JOIN messages AS question ON question.id = reply.parent
         JOIN messages AS next ON next.rowid =
           (SELECT min(rowid) FROM messages WHERE parent = reply.id AND role = 'user')
+        LEFT JOIN origins ON origins.message = next.id
+        WHERE origins.message IS NULL AND reply.error_class IS NULL
         ORDER BY unjudged.seq LIMIT ?
         """,
         (MessageStatus.COMPLETE, MessageStatus.STOPPED, Consent.ALLOW, limit),
@@ -356,12 +359,23 @@ def _refusal(store: Store, reply: conversations.Message, made: Draft, consent: C
         return "this conversation may not be trained on"
     if reply.status is MessageStatus.FAILED and made.kind is not UnitKind.CORRECTION:
         return "the reply was cut off by a fault of the program, not by the model"
+    if made.kind is UnitKind.REQUERY and not failures.counts_as_quality(reply.error_class):
+        return "the reply was broken off, so what was asked next says nothing about it"
+    if made.kind is UnitKind.CORRECTION and made.target is None:
+        return provenance.ONLY_QUOTED
+    if made.kind is not UnitKind.CORRECTION and reply.base_hash is None and not _imported(store, reply.id):
+        return provenance.NOT_MADE_HERE
     if not reply.text.strip() and made.kind is not UnitKind.CORRECTION:
         return "the reply is empty"
     question = "" if reply.parent is None else conversations.get_message(store, reply.parent).text
     if any(map(contains_secret, (question, reply.text, made.target or "", made.hint or ""))):
         return HOLDS_KEY
     return None
+
+
+def _imported(store: Store, message: str) -> bool:
+    """Whether a file brought it: then the conversation's dial decides, which the owner has to turn on."""
+    return store.conn.execute("SELECT 1 FROM origins WHERE message = ?", (message,)).fetchone() is not None
 
 
 def _content_hash(store: Store, reply: conversations.Message, made: Draft) -> str:

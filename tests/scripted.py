@@ -84,7 +84,7 @@ class ScriptedRuntime:
     sequences = 3
 
     def __init__(self, context: int = 4096, token_seconds: float = 0.0, batch_seconds: float = 0.0) -> None:
-        self.info = ModelInfo(MODEL, BASE_HASH, "scripted", context, "t" * 16, 1, 1)
+        self.info = ModelInfo(MODEL, BASE_HASH, "scripted", context, "t" * 16, 1, 1, "script 1")
         self.vocab = ByteVocab()
         self.renderer = Renderer(self.vocab, None)
         self.stop_strings = self.renderer.stop_strings

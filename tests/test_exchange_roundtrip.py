@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store import conversations, signals
+from store import conversations, events, signals
 from store.conversations import ReplyEnd, ReplyStart
 from store.db import Store
+from store.events import Content
 from store.exchange import records
 from store.exchange.export import Format
 from store.exchange.intake import import_file
 from store.exchange.records import UNREDACTED
-from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role, SignalKind
+from store.types import Consent, ErrorClass, EventKind, FinishReason, MessageStatus, Role, SignalKind
 from tests.exchange_helpers import exported, fresh_store, written
 
 WORDS = st.text(max_size=12) | st.sampled_from(
@@ -69,9 +71,12 @@ def add(store: Store, conversation: str, parent: str | None, wanted: dict[str, A
         end = ReplyEnd(
             wanted["text"], status, reason, [4, 5], [-0.1, -2.5], error, "it broke", {"prompt_tokens": 3}
         )
+        end = replace(end, machine={"engine": "e", "evaluated": [[3, 3, 1]]})
         started = conversations.begin_reply(store, conversation, parent, start)
         message = conversations.finish_reply(store, started.id, end)
     for kind, text in wanted["reactions"] if wanted["role"] is Role.ASSISTANT else ():
+        content = Content(action={"tool": text, "arguments": [text]}, outcome={"exit": 1})
+        events.record(store, conversation, EventKind.TOOL_CALL, content, message=message.id)
         value = float(len(text) % 3 - 1) if kind is SignalKind.THUMB else None
         signals.record(store, message.id, kind, value=value, text=text or None)
     return message.id

@@ -11,6 +11,7 @@ import click
 from app.cli.exchange import FORMATS, import_, write_export
 from app.cli.output import emit, json_option, put, put_json, say, short_time, table
 from app.cli.session import Kind, full_id, service
+from app.cli.trajectory import events, replay
 from app.service import Thread, ThreadMessage
 from store.conversations import Conversation
 from store.errors import UsageError
@@ -28,6 +29,8 @@ def conversations() -> None:
 
 
 conversations.add_command(import_)
+conversations.add_command(events)
+conversations.add_command(replay)
 
 
 @conversations.command("list")

@@ -25,12 +25,16 @@ from typing import IO, Any
 from app.host.events import Failed, Queued, Started, Token, TurnEvent, TurnRequest, failure_of, from_wire
 from app.host.processes import end, holder
 from store.errors import (
+    AdapterFileError,
     ContextOverflow,
     DiskFull,
     HomeError,
+    HostSilent,
     HostUnavailable,
+    ModelFileError,
     MynahError,
     NotFound,
+    OutOfMemory,
     UsageError,
 )
 from store.home import Home
@@ -54,6 +58,9 @@ START_SECONDS = 300.0
 """A first start may convert the model (15 s for 135M parameters on two busy cores) on a slow disk."""
 
 _CALL_SECONDS = 20.0
+_REPLAY_SECONDS = 600.0
+"""It waits behind whatever people ask meanwhile."""
+
 _SILENCE_SECONDS = 60.0
 """The host sends a comment line every 10 s at the least while a client waits."""
 
@@ -105,6 +112,10 @@ class HostClient:
     def learn(self) -> None:
         """Have the host look now whether there is something to learn."""
         self._call("POST", "/mynah/learn", {})
+
+    def replay(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Compute a recorded reply once more; see `app.host.replaying`. Waits until it has ended."""
+        return self._call("POST", "/mynah/replay", call, seconds=_REPLAY_SECONDS)
 
     def shutdown(self) -> None:
         """Ask the host to end; it says yes before it goes."""
@@ -210,6 +221,10 @@ class TurnStream:
                 yield event
                 if not isinstance(event, Queued | Started | Token):
                     return
+        except TimeoutError as error:
+            raise HostSilent(
+                f"the model host said nothing for {_SILENCE_SECONDS:.0f} s: try again, or `mynah stop` it first"
+            ) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise HostUnavailable(_unreachable(self._client.home)) from error
         finally:
@@ -375,8 +390,19 @@ def _wait_for_other(home: Home, deadline: float) -> HostClient | None:
 
 _KINDS: dict[str, type[MynahError]] = {
     kind.__name__: kind
-    for kind in (ContextOverflow, DiskFull, HomeError, HostUnavailable, NotFound, UsageError)
+    for kind in (
+        AdapterFileError,
+        ContextOverflow,
+        DiskFull,
+        HomeError,
+        HostUnavailable,
+        ModelFileError,
+        NotFound,
+        OutOfMemory,
+        UsageError,
+    )
 }
+_KINDS["LlamaMemoryError"] = OutOfMemory
 
 
 def _named_error(fields: dict[str, Any]) -> MynahError:
@@ -400,7 +426,13 @@ def failed(event: TurnEvent) -> MynahError | None:
     """The error a `Failed` event stands for, None for any other event."""
     if not isinstance(event, Failed):
         return None
-    kinds = {"context_overflow": ContextOverflow, "disk_full": DiskFull, "host_down": HostUnavailable}
+    kinds = {
+        "context_overflow": ContextOverflow,
+        "disk_full": DiskFull,
+        "host_down": HostUnavailable,
+        "out_of_memory": OutOfMemory,
+        "timeout": HostSilent,
+    }
     for kind in (NotFound, UsageError):
         if event.exit_code == kind.exit_code:
             return kind(event.message)

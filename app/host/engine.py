@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from app.host.events import Done, Failed, Queued, Started, Token, TurnEvent, failure_of
 from app.host.generation import Produced, evaluate_prompt, reply
-from app.host.jobs import FairQueue, Job, Recorder, Serve
+from app.host.jobs import Exactly, FairQueue, Job, Recorder, Serve
+from app.host.machine import machine_of
 from app.host.prefix import PrefixCache
 from app.host.runtime import Runtime
+from app.host.trace import Traced
 from app.host.versions import BASE, Version, Versions
 from store.activity import Activity
 from store.conversations import ReplyEnd, ReplyStart
@@ -52,7 +55,7 @@ class Engine:
     """Makes replies for jobs, in its own thread. All public methods may be called in any thread."""
 
     def __init__(self, runtime: Runtime, home: Home) -> None:
-        self._runtime = runtime
+        self._runtime = Traced(runtime)
         self._home = home
         self._queue = FairQueue()
         self._cache = PrefixCache(runtime.sequences, runtime.chunk)
@@ -162,7 +165,8 @@ class Engine:
             # An evaluation that failed half-way leaves the sequences in an unknown state.
             self._cache.forget()
             _attempt(self._runtime.clear)
-        self._last_prompt = [*job.prompt, *out.tokens]
+        if not isinstance(job.serve, Exactly):
+            self._last_prompt = [*job.prompt, *out.tokens]
         self._speed = out.tokens_per_second or self._speed
         end = self._end_of(job, out, failure)
         unsaved = _attempt(lambda: job.recorder.finish(store, end))
@@ -204,7 +208,7 @@ class Engine:
             base_hash=self._runtime.info.base_hash,
             adapter=version.adapter,
             scale=version.scale,
-            sampler={**asdict(job.sampling), "max_tokens": job.max_tokens},
+            sampler=_sampler_of(job),
             template=self._runtime.info.template,
             prompt_tokens=job.prompt,
             left_out=job.left_out,
@@ -237,6 +241,7 @@ class Engine:
             error=failure.message if failure is not None else None,
             usage=out.usage(),
             timings=out.timings(job.created),
+            machine={**machine_of(self._runtime.info), "evaluated": out.batches},
         )
 
     def _done(self, job: Job, version: Version, out: Produced, end: ReplyEnd) -> Done:
@@ -274,6 +279,12 @@ class Engine:
             return
         finally:
             release()
+
+
+def _sampler_of(job: Job) -> dict[str, Any]:
+    """All that drawing the reply depended on; the seed is there also where the client gave none."""
+    stops = {"stops": list(job.stops)} if job.stops else {}
+    return {**asdict(job.sampling), "max_tokens": job.max_tokens, **stops}
 
 
 def _ending() -> Failed:

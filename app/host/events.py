@@ -11,16 +11,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from store.errors import (
-    AdapterFileError,
-    ContextOverflow,
-    DiskFull,
-    HomeError,
-    HostUnavailable,
-    Interrupted,
-    ModelFileError,
-    MynahError,
-)
+from store.errors import MynahError
+from store.failures import class_of
 from store.types import ErrorClass
 
 
@@ -153,22 +145,9 @@ def _error_class(value: object) -> ErrorClass:
         return ErrorClass.UNKNOWN
 
 
-_CLASSES: list[tuple[type[BaseException], ErrorClass]] = [
-    (ContextOverflow, ErrorClass.CONTEXT_OVERFLOW),
-    (DiskFull, ErrorClass.DISK_FULL),
-    (HostUnavailable, ErrorClass.HOST_DOWN),
-    (ModelFileError, ErrorClass.LOAD_FAILED),
-    (AdapterFileError, ErrorClass.LOAD_FAILED),
-    (HomeError, ErrorClass.UNKNOWN),
-    (Interrupted, ErrorClass.CANCELLED),
-    (MemoryError, ErrorClass.OUT_OF_MEMORY),
-    (TimeoutError, ErrorClass.TIMEOUT),
-]
-
-
 def failure_of(error: BaseException) -> Failed:
     """The event for an exception: ours keep their words and exit code, others are named by their type."""
-    kind = next((found for cause, found in _CLASSES if isinstance(error, cause)), ErrorClass.UNKNOWN)
+    kind = class_of(error)
     if isinstance(error, MynahError):
         return Failed(kind, str(error), error.exit_code)
     return Failed(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from app.host.jobs import Job
 from app.host.prefix import PrefixCache, Slot
-from app.host.runtime import Runtime
+from app.host.trace import Batch, Traced, evaluate_as_recorded
 from app.model.decoders import StopFilter, Utf8Decoder
 from store.errors import Interrupted
 from store.types import FinishReason
@@ -34,6 +34,8 @@ class Produced:
     evaluated: float = 0.0
     first_token: float = 0.0
     ended: float = 0.0
+    batches: tuple[Batch, ...] = ()
+    """In which batches the prompt was computed, the cached part included."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -63,7 +65,7 @@ class Produced:
 
 
 def evaluate_prompt(
-    runtime: Runtime,
+    runtime: Traced,
     cache: PrefixCache,
     key: Hashable,
     prompt: list[int],
@@ -90,7 +92,7 @@ def evaluate_prompt(
 
 
 def reply(
-    runtime: Runtime, cache: PrefixCache, key: Hashable, job: Job, out: Produced, hold: Callable[[], None]
+    runtime: Traced, cache: PrefixCache, key: Hashable, job: Job, out: Produced, hold: Callable[[], None]
 ) -> Iterator[str]:
     """Make a job's reply: yields pieces of text as they may be shown, and fills in ``out``.
 
@@ -106,9 +108,8 @@ def reply(
         hold()
 
     out.began = time.monotonic()
-    slot, out.cached_tokens = evaluate_prompt(
-        runtime, cache, key, list(job.prompt), exact=job.sampling.exact, between=between
-    )
+    slot, out.cached_tokens = _evaluated(runtime, cache, key, job, between)
+    out.batches = runtime.batches(slot.sequence)
     out.evaluated = time.monotonic()
     sampler = runtime.sampler(job.sampling)
     decoder, stops = Utf8Decoder(), StopFilter((*runtime.stop_strings, *job.stops))
@@ -139,8 +140,17 @@ def reply(
         yield rest
 
 
+def _evaluated(
+    runtime: Traced, cache: PrefixCache, key: Hashable, job: Job, between: Callable[[], None]
+) -> tuple[Slot, int]:
+    prompt = list(job.prompt)
+    if job.batches is not None:
+        return evaluate_as_recorded(runtime, cache, prompt, job.batches, between), 0
+    return evaluate_prompt(runtime, cache, key, prompt, exact=job.sampling.exact, between=between)
+
+
 def _finish(
-    job: Job, runtime: Runtime, slot: Slot, out: Produced, *, ended: bool, stopped: bool
+    job: Job, runtime: Traced, slot: Slot, out: Produced, *, ended: bool, stopped: bool
 ) -> FinishReason | None:
     if ended or stopped:
         return FinishReason.STOP

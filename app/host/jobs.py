@@ -38,6 +38,14 @@ class Serve(StrEnum):
 
 
 @dataclass(frozen=True)
+class Exactly:
+    """Weights that were named: this adapter at this scale, or the base alone for None."""
+
+    adapter: str | None
+    scale: float
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How tokens are drawn. Temperature 0 takes the likeliest token, and then the same prompt gives the same bytes.
 
@@ -80,7 +88,10 @@ class Recorder(Protocol):
 
 @dataclass(eq=False)
 class Job:
-    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread."""
+    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
+
+    ``batches``: how to compute the prompt (see trace.py), of a replay; None leaves it to the cache.
+    """
 
     id: str
     client: str
@@ -91,7 +102,8 @@ class Job:
     recorder: Recorder
     sink: Callable[[TurnEvent], None]
     stops: tuple[str, ...] = ()
-    serve: Serve = Serve.ACTIVE
+    serve: Serve | Exactly = Serve.ACTIVE
+    batches: tuple[tuple[int, int, int], ...] | None = None
     left_out: int = 0
     context_items: tuple[str, ...] = ()
     message: str | None = None

@@ -15,7 +15,14 @@ from pathlib import Path
 from app.host.jobs import Sampling
 from app.host.runtime import ModelInfo
 from app.model import adapter_file, catalogue, convert, gguf_info
-from app.model.llama import ContextSettings, LlamaAdapter, LlamaContext, LlamaModel, SamplerSettings
+from app.model.llama import (
+    ContextSettings,
+    LlamaAdapter,
+    LlamaContext,
+    LlamaModel,
+    SamplerSettings,
+    library_version,
+)
 from app.model.llama import Sampler as LlamaSampler
 from app.model.renderer import Fitted, Renderer, Turn
 from app.model.threads import Threads, choose_threads, usable_cores
@@ -80,6 +87,7 @@ class LlamaRuntime:
                 template=renderer.fingerprint,
                 decode_threads=threads.decode,
                 batch_threads=threads.batch,
+                engine=library_version(),
             )
             return cls(model, context, renderer, gguf_info.read(served), info)
         except BaseException:

@@ -26,6 +26,8 @@ class ModelInfo:
     template: str
     decode_threads: int
     batch_threads: int
+    engine: str = ""
+    """The library that computes, with its version."""
 
 
 class Sampler(Protocol):

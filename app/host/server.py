@@ -21,6 +21,7 @@ from app.host.core import Ask, Host, Keep
 from app.host.door import Door, body_of, status_of
 from app.host.events import to_wire
 from app.host.jobs import Priority, Serve
+from app.host.replaying import replay
 from app.host.requests import limits, text, turn_request
 from app.host.sse import EventChannel, EventResponse
 from store.errors import HostUnavailable, MynahError, UsageError
@@ -33,6 +34,7 @@ def application(host: Host, bound: str) -> Starlette:
     own: list[tuple[str, str, Handler]] = [
         ("POST", "/mynah/turn", _turn),
         ("POST", "/mynah/stop", _stop),
+        ("POST", "/mynah/replay", replay),
         ("GET", "/mynah/status", _status),
         ("GET", "/mynah/ping", _ping),
         ("POST", "/mynah/learn", _learn),

@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.host.jobs import Serve
+from app.host.jobs import Exactly, Serve
 from app.host.runtime import Runtime
 from store import adapters
 from store.db import Store
@@ -42,8 +42,14 @@ class Versions:
         self._sound: set[str] = set()
         self.current = BASE
 
-    def attach(self, serve: Serve) -> Version:
-        """Attach what a reply should be computed with; returns it."""
+    def attach(self, serve: Serve | Exactly) -> Version:
+        """Attach what a reply should be computed with; returns it.
+
+        Raises:
+            AdapterFileError: the adapter that was named cannot be used. What serves otherwise never raises this.
+        """
+        if isinstance(serve, Exactly):
+            return self._attach_named(serve)
         if serve is Serve.BASE:
             self._switch(BASE, None)
             return BASE
@@ -61,6 +67,20 @@ class Versions:
                 return wanted
         self._switch(BASE, None)
         return BASE
+
+    def _attach_named(self, named: Exactly) -> Version:
+        if named.adapter is None or named.scale <= 0.0:
+            self._switch(BASE, None)
+            return BASE
+        found = adapters.get(self._store, named.adapter)
+        wanted = Version(found.id, found.version, named.scale)
+        try:
+            self._switch(wanted, self._file(wanted))
+        except AdapterFileError as error:
+            raise AdapterFileError(
+                f"adapter {found.id} (v{found.version}) cannot be used: {error}"
+            ) from error
+        return wanted
 
     def outdated(self) -> bool:
         """Whether something else than the attached version should serve now."""

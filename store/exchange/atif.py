@@ -99,6 +99,10 @@ def _provenance(node: Node) -> dict[str, Any]:
     }
     if node.model is not None:
         told["model"] = node.model
+    if node.replay is not None:
+        told["replay"] = node.replay
+    if node.steps:
+        told["steps"] = list(node.steps)
     if node.signals:
         told["reward"] = {"value": node.reward, "signals": list(node.signals)}
     return told

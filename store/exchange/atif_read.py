@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from store.exchange import steps
 from store.exchange.atif import NAMESPACE
 from store.exchange.drafts import (
     BadEntry,
@@ -146,6 +147,7 @@ def _restored(step: Mapping[str, Any], mark: Mapping[str, Any]) -> DraftMessage:
         model=text_or_none(model),
         record=_record(step, mark),
         signals=tuple(_signal(signal) for signal in (mark.get("reward") or {}).get("signals", ())),
+        steps=steps.checked(mark),
     )
 
 

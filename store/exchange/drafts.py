@@ -34,8 +34,8 @@ class Source(StrEnum):
 class DraftMessage:
     """One message as another program knows it.
 
-    ``record`` holds further columns of our own `messages` table and ``signals`` rows of `signals`; only our own
-    exports fill them.
+    ``record`` holds further columns of our own `messages` table ``signals`` rows of `signals` and ``steps`` rows
+    of `events`; only our own exports fill them.
     """
 
     key: str
@@ -46,6 +46,7 @@ class DraftMessage:
     model: str | None = None
     record: dict[str, Any] = field(default_factory=dict)
     signals: tuple[dict[str, Any], ...] = ()
+    steps: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

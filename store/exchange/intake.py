@@ -29,7 +29,7 @@ from store import units
 from store.conversations import path_hash, title_from
 from store.db import Store
 from store.errors import DiskFull, ExchangeFileError
-from store.exchange import reading
+from store.exchange import reading, steps
 from store.exchange.drafts import Draft, DraftMessage, Skipped, Source, digest
 from store.exchange.records import IMPORTED
 from store.ids import new_id, now
@@ -228,6 +228,7 @@ class _Writer:
             "INSERT INTO origins (message, origin, model) VALUES (?, ?, ?)",
             (identity, self._origins[message.key], message.model),
         )
+        steps.store_steps(self._connection, conversation, identity, str(record["finished"]), message.steps)
         self._ids[message.key], self._hashes[message.key] = identity, hashed
 
     def _new_signals(self) -> list[tuple[str, dict[str, Any]]]:

@@ -11,12 +11,14 @@ import json
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from store import conversations
 from store.db import Store
+from store.exchange import steps
+from store.provenance import own_correction
 from store.types import Consent, MessageStatus, Role, SignalKind, SignalSource
 
 Redact = Callable[[str], str]
@@ -60,7 +62,11 @@ def redacted(store: Store) -> Redaction:
 
 @dataclass(frozen=True)
 class Node:
-    """One message. ``facts`` are the columns that say how a reply came about; ``model`` names a foreign model."""
+    """One message. ``facts`` are the columns that say how a reply came about; ``model`` names a foreign model.
+
+    ``replay`` is a recorded reply's ``class`` and ``machine``; ``steps`` are the tool calls, memory accesses and
+    guards' verdicts that belong to the message.
+    """
 
     id: str
     parent: str | None
@@ -75,12 +81,14 @@ class Node:
     completion_tokens: list[int]
     logprobs: list[float]
     signals: tuple[dict[str, Any], ...]
+    replay: dict[str, Any] | None = None
+    steps: tuple[dict[str, Any], ...] = ()
 
     @property
     def correction(self) -> str | None:
         """What the owner would have liked to read instead."""
-        text = str(self._latest(SignalKind.CORRECTION).get("text") or "").strip()
-        return text if text and text != self.text.strip() else None
+        text = str(self._latest(SignalKind.CORRECTION).get("text") or "")
+        return own_correction(text, self.text) or None
 
     @property
     def thumb(self) -> int:
@@ -184,7 +192,9 @@ def load(store: Store, conversation: str, redaction: Redaction) -> Record:
         (conversation,),
     ):
         signals.setdefault(signal["message"], []).append(signal)
-    redact = redaction.over(list(_texts(head.title, messages, signals)))
+    events = steps.of_conversation(store, conversation)
+    told = [*_texts(head.title, messages, signals), *steps.texts(events)]
+    redact = redaction.over(told)
     shown = _shown_head(store, head.head)
     return Record(
         id=conversation,
@@ -196,7 +206,11 @@ def load(store: Store, conversation: str, redaction: Redaction) -> Record:
         consent={dial: row[dial] for dial in ("keep_history", "feed_memory", "train")},
         redaction=redaction.version,
         nodes=tuple(
-            _node(index, message, signals.get(message["id"], []), redact, redaction)
+            replace(
+                _node(index, message, signals.get(message["id"], []), redact, redaction),
+                replay=steps.replay_of(events.get(message["id"], []), hidden=redaction.hides),
+                steps=steps.leaving(events.get(message["id"], []), redact),
+            )
             for index, message in enumerate(messages)
         ),
     )

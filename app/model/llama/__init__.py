@@ -10,7 +10,7 @@ closed by hand, or at exit before the interpreter goes: contexts first, then ada
 """
 
 from app.model.llama.context import ContextSettings, LlamaContext, Logits
-from app.model.llama.library import LlamaError
+from app.model.llama.library import LlamaError, LlamaMemoryError, library_version
 from app.model.llama.model import LlamaAdapter, LlamaModel
 from app.model.llama.sampling import SampledToken, Sampler, SamplerSettings, generate, generate_together
 from app.model.llama.vocab import Vocab
@@ -20,6 +20,7 @@ __all__ = [
     "LlamaAdapter",
     "LlamaContext",
     "LlamaError",
+    "LlamaMemoryError",
     "LlamaModel",
     "Logits",
     "SampledToken",
@@ -28,4 +29,5 @@ __all__ = [
     "Vocab",
     "generate",
     "generate_together",
+    "library_version",
 ]

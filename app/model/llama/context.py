@@ -17,11 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from app.model import memory
-from app.model.llama.library import LlamaError
+from app.model.llama.library import LlamaError, LlamaMemoryError
 from store.errors import AdapterFileError, ContextOverflow
 
 if TYPE_CHECKING:
     from app.model.llama.model import LlamaAdapter, LlamaModel
+
+# What llama_decode returns where ggml could not allocate (GGML_STATUS_ALLOC_FAILED).
+_NO_MEMORY = -2
 
 Logits = npt.NDArray[np.float32]
 
@@ -59,7 +62,7 @@ class LlamaContext:
     def __init__(self, model: LlamaModel, settings: ContextSettings) -> None:
         window = min(settings.n_ctx, model.n_ctx_train)
         if not memory.fits(model.cache_shape.bytes(window * settings.n_seq)):
-            raise LlamaError(_no_memory(window, settings.n_seq))
+            raise LlamaMemoryError(_no_memory(window, settings.n_seq))
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = window * settings.n_seq
         params.n_seq_max = settings.n_seq
@@ -71,7 +74,7 @@ class LlamaContext:
         params.no_perf = True
         handle = llama_cpp.llama_init_from_model(model.handle, params)
         if not handle:
-            raise LlamaError(_no_memory(window, settings.n_seq))
+            raise LlamaMemoryError(_no_memory(window, settings.n_seq))
         self._handle: object | None = handle
         self._memory = llama_cpp.llama_get_memory(handle)
         self._batch = llama_cpp.llama_batch_init(settings.n_batch, 0, 1)
@@ -141,7 +144,8 @@ class LlamaContext:
         with self.model.structure if self._will_reserve else nullcontext():
             status = llama_cpp.llama_decode(handle, batch)
         if status != 0:
-            raise LlamaError(
+            kind = LlamaMemoryError if status == _NO_MEMORY else LlamaError
+            raise kind(
                 f"llama.cpp could not evaluate {count} tokens at position {rows[0].position} (code {status})"
             )
         self._will_reserve = False

@@ -10,7 +10,7 @@ import logging
 
 import llama_cpp
 
-from store.errors import MynahError
+from store.errors import MynahError, OutOfMemory
 
 log = logging.getLogger("mynah.llama")
 # A program that sets up no logging must not get its warnings on the terminal by Python's last resort.
@@ -22,6 +22,15 @@ _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ER
 
 class LlamaError(MynahError):
     """llama.cpp refused a computation: out of memory, or a decode that failed."""
+
+
+class LlamaMemoryError(LlamaError, OutOfMemory):
+    """There is no memory for a context."""
+
+
+def library_version() -> str:
+    """The library and its version: another one may compute other last digits."""
+    return f"llama-cpp-python {llama_cpp.__version__}"
 
 
 def _forward_log(level: int, text: bytes, _user_data: object) -> None:
