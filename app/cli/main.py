@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "rate": "app.cli.feedback:rate",
     "correct": "app.cli.feedback:correct",
     "conversations": "app.cli.conversations:conversations",
+    "consent": "app.cli.consent:consent",
     "learn": "app.cli.learn:learn",
     "adapters": "app.cli.adapters:adapters",
     "export": "app.cli.exchange:export",

@@ -32,7 +32,7 @@ from app.host.engine import Engine
 from app.host.runtime import Runtime
 from app.host.server import application
 from app.host.supervisor import LEARNER_COMMAND, Supervisor
-from store import conversations, ids, settings
+from store import consent, conversations, ids, settings
 from store.db import Store
 from store.errors import HomeError, HomeLocked, Interrupted, MynahError
 from store.home import PRIVATE_FILE, Home, locked
@@ -90,11 +90,17 @@ def _serve(home: Home, options: Options, load: Load) -> None:
             recovered = conversations.recover(store)
             if recovered:
                 log.info("closed %d replies that a dead host had left open", recovered)
+            consent.sweep(store)
             idle_limit = _idle_limit(store, options.mode)
             runtime = load(store)
         engine = Engine(runtime, home)
         listener = undo.enter_context(_listener(options))
-        asyncio.run(_live(home, options, runtime, engine, listener, idle_limit))
+        try:
+            asyncio.run(_live(home, options, runtime, engine, listener, idle_limit))
+        finally:
+            # Nobody is talking any more: what was not to be kept need not wait for its hour.
+            with Store.open(home) as store:
+                consent.sweep(store, idle_seconds=0.0)
 
 
 async def _live(
