@@ -260,7 +260,9 @@ class Round:
         report = verdict.as_dict()
         lost = self._taken_back(candidate)
         if lost:
-            report["summary"] = "kept back: a rating, or the consent to learn from it, was taken back meanwhile"
+            report["summary"] = (
+                "kept back: a rating, or the consent to learn from it, was taken back meanwhile"
+            )
         elif verdict.passed:
             if adapters.publish(self._store, candidate.id, report):
                 return self._finish(RunOutcome.PROMOTED, adapters.get(self._store, candidate.id))
