@@ -11,7 +11,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,11 +95,38 @@ class Home:
             for file in (self.db, self.host_json, self.activity):
                 if file.exists():
                     _refuse_if_open(file, "chmod 600")
+        self.finish_wiping()
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise HomeError(
                 f"cannot write to the data directory {self.root}: check its owner, or set MYNAH_HOME"
             )
         return self
+
+    def finish_wiping(self) -> None:
+        """Overwrite and remove what a replaced database left behind, also after a crash in the middle of it."""
+        for old in (self.db.with_name("mynah.db.old"), self.db.with_name("mynah.db-wal.old")):
+            live = old.with_suffix("")
+            if not old.exists():
+                continue
+            # The second name of a file that is still in use is only a name.
+            if not (live.exists() and old.samefile(live)):
+                with suppress(FileNotFoundError):
+                    descriptor = os.open(old, os.O_RDWR | os.O_CLOEXEC)
+                    try:
+                        wipe(descriptor)
+                    finally:
+                        os.close(descriptor)
+            old.unlink(missing_ok=True)
+
+
+def wipe(descriptor: int) -> None:
+    """Overwrite a file's bytes where they lie, as far as the file system lets us, and force that to the disk."""
+    left = os.fstat(descriptor).st_size
+    noise = os.urandom(1024 * 1024)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while left > 0:
+        left -= os.write(descriptor, noise[: min(left, len(noise))])
+    os.fsync(descriptor)
 
 
 def _private_dir(path: Path) -> None:
