@@ -171,12 +171,13 @@ def _copy(old: sqlite3.Connection, new: Path, key: Key | None, told: Callable[[f
     old.execute("PRAGMA new.secure_delete = ON")
     old.execute("SELECT sqlcipher_export('new')").fetchone()
     old.execute(f"PRAGMA new.user_version = {version}")
-    told(0.6)
-    for table in _text_indexes(old):
-        old.execute(f"INSERT INTO new.{table} ({table}) VALUES ('rebuild')")
     old.execute("DETACH DATABASE new")
-    told(0.8)
-    return _checked(old, new, key)
+    told(0.6)
+    with closing(_driver(new, key)) as copy:
+        for table in _text_indexes(copy):
+            copy.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
+        told(0.8)
+        return _checked(old, copy)
 
 
 def _text_indexes(connection: sqlite3.Connection) -> list[str]:
@@ -186,14 +187,11 @@ def _text_indexes(connection: sqlite3.Connection) -> list[str]:
     return [row["name"] for row in rows]
 
 
-def _checked(old: sqlite3.Connection, new: Path, key: Key | None) -> int:
-    with closing(_driver(new, key)) as copy:
-        verdict = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
-        counts = [_counts(each) for each in (old, copy)]
+def _checked(old: sqlite3.Connection, copy: sqlite3.Connection) -> int:
+    verdict = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+    counts = [_counts(each) for each in (old, copy)]
     if verdict != "ok" or counts[0] != counts[1]:
-        raise HomeError(
-            "the copy is not what was copied, so nothing was changed: check the disk and try again"
-        )
+        raise HomeError("the copy is not what was copied, so nothing was changed: check the disk and try again")
     return sum(counts[0].values())
 
 
