@@ -283,7 +283,8 @@ class TestProcesses:
         script = (
             "import os; from store.db import Store; from store.home import Home\n"
             "assert 'MYNAH_PASSPHRASE' not in os.environ\n"
-            "with Store.open(Home.default()) as store: print(len(store.conn.execute('select 1 from messages').fetchall()))"
+            "with Store.open(Home.default()) as store:\n"
+            "    print(store.conn.execute('SELECT count(*) FROM messages').fetchone()[0])"
         )
         learner = Supervisor(talked, lambda: 0.0, [sys.executable, "-c", script])._start()
         assert learner.wait() == 0
