@@ -14,9 +14,7 @@ SQLite holds on it (sqlite.org/howtocorrupt.html, 2.2).
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,9 +22,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from store.errors import EncryptionError, PassphraseNeeded
+
+if TYPE_CHECKING:
+    import sqlite3
 
 FROM_ENVIRONMENT = "MYNAH_PASSPHRASE"
 KEY_VARIABLE = "MYNAH_KEY_FD"
@@ -52,6 +53,8 @@ class Key:
     @classmethod
     def derive(cls, passphrase: str, salt: bytes | None = None) -> Key:
         """The key that a passphrase gives with a file's salt, or with a new one."""
+        import hashlib
+
         chosen = os.urandom(_SALT) if salt is None else salt
         secret = hashlib.pbkdf2_hmac("sha512", passphrase.encode(), chosen, _ROUNDS, _SECRET)
         return cls(secret, chosen)
@@ -116,6 +119,9 @@ def key_of(path: Path) -> Key | None:
 def open_with(path: Path, key: Key | None, seconds: float) -> sqlite3.Connection:
     """Open a database file with this key. Raises EncryptionError where it is the wrong one."""
     if key is None:
+        # A question to a running host opens no database, and should not pay for importing one.
+        import sqlite3
+
         return sqlite3.connect(path, timeout=seconds, isolation_level=None, check_same_thread=False)
     return _keyed(path, key, seconds)
 
@@ -130,18 +136,20 @@ def _keyed(path: Path, key: Key, seconds: float) -> sqlite3.Connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except driver.DatabaseError as error:
         connection.close()
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        if getattr(error, "sqlite_errorcode", None) == driver.SQLITE_NOTADB:
             forget(path)
             raise EncryptionError(
                 f"the passphrase does not open {path}: try again (or the file is damaged, then restore a backup)"
             ) from None
         raise
     connection.row_factory = driver.Row
-    return cast(sqlite3.Connection, connection)
+    return cast("sqlite3.Connection", connection)
 
 
 def row_factory(connection: sqlite3.Connection) -> type:
     """The row type that goes with a connection: each library has its own."""
+    import sqlite3
+
     return sqlite3.Row if isinstance(connection, sqlite3.Connection) else cast(type, module().Row)
 
 
@@ -165,6 +173,8 @@ def operational_errors() -> tuple[type[Exception], ...]:
 
 
 def _errors(name: str) -> tuple[type[Exception], ...]:
+    import sqlite3
+
     loaded = sys.modules.get("sqlcipher3.dbapi2")
     return (getattr(sqlite3, name), *([] if loaded is None else [getattr(loaded, name)]))
 

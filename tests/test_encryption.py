@@ -23,7 +23,7 @@ from store.db import Store
 from store.encryption import State
 from store.errors import EncryptionError, HomeLocked, MynahError, PassphraseNeeded, UsageError
 from store.exchange import backup, restore
-from store.home import Home
+from store.home import Home, wipe
 from tests.conftest import ROOT
 from tests.scripted import HOST_COMMAND
 from tests.seed import say
@@ -225,8 +225,8 @@ class Killed:
             count()
             real(descriptor)
 
-        real = encryption.wipe
-        encryption.wipe = half
+        real = wipe
+        pytest.MonkeyPatch().setattr("store.encryption.wipe", half)
         sys.addaudithook(lambda name, _: count() if name in self.STEPS else None)
         try:
             if back:

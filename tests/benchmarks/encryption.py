@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from store import cipher, conversations, encryption, search
@@ -22,11 +23,13 @@ from tests.seed import say
 
 PASSPHRASE = "only for this benchmark"
 REPEATS = 15
+_ALL = "SELECT sum(length(text)) FROM messages"
 _WORDS = "the heron waits in shallow water and a lamp burns late over seven letters nobody sent".split()
 
 
 def fill(home: Home, messages: int) -> None:
     """A home with so many messages, forty to a conversation."""
+    conversation, parent = "", None
     with Store.open(home) as store, store.write():
         for number in range(messages):
             if number % 40 == 0:
@@ -62,12 +65,16 @@ def main() -> None:
         print(f"{'':<24}{'plain ms':>10}{'encrypted ms':>14}{'ratio':>8}")
         row("first open of a process", [(first_open(plain), first_open(secret)) for _ in range(5)])
         with Store.open(plain) as one, Store.open(secret) as other:
-            stores = (one, other)
-            row("later open", [(spent(lambda: Store.open(plain).close()), spent(lambda: Store.open(secret).close())) for _ in range(REPEATS)])
-            row("append a turn", [tuple(spent(lambda s=s: say(s, "Q one two", "A")) for s in stores) for _ in range(REPEATS)])
-            for query in ("lamp burns late", "77 ", "zzz"):
-                row(f"search {query!r}", [tuple(spent(lambda s=s, q=query: search.search(s, q)) for s in stores) for _ in range(REPEATS)])
-            row("read all texts", [tuple(spent(lambda s=s: s.conn.execute("SELECT sum(length(text)) FROM messages").fetchone()) for s in stores) for _ in range(5)])
+            works: list[tuple[str, int, Callable[[Store], object]]] = [
+                ("later open", REPEATS, lambda store: Store.open(store.home).close()),
+                ("append a turn", REPEATS, lambda store: say(store, "Q one two", "A")),
+                ("search a phrase", REPEATS, lambda store: search.search(store, "lamp burns late")),
+                ("search a number", REPEATS, lambda store: search.search(store, "77 ")),
+                ("search in vain", REPEATS, lambda store: search.search(store, "zzz")),
+                ("read all texts", 5, lambda store: store.conn.execute(_ALL).fetchone()),
+            ]
+            for name, repeats, work in works:
+                row(name, [(spent(partial(work, one)), spent(partial(work, other))) for _ in range(repeats)])
         print(f"size of the file: {plain.db.stat().st_size} and {secret.db.stat().st_size} bytes")
 
 
