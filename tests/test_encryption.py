@@ -11,6 +11,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from app.cli.main import run
@@ -356,6 +357,28 @@ class TestCommands:
         assert encryption.state(talked) is State.PLAIN
         assert run(["encrypt"]) == 0
         assert encryption.state(talked) is State.ENCRYPTED
+
+    def test_the_terminal_is_asked_and_nothing_typed_is_shown(self, talked: Home) -> None:
+        def command(*words: str, typed: list[tuple[str, str]]) -> tuple[int | None, str]:
+            child = pexpect.spawn(
+                sys.executable, ["-m", "app.cli.main", *words], cwd=ROOT, encoding="utf-8", timeout=60
+            )
+            for question, answer in typed:
+                child.expect(question)
+                child.sendline(answer)
+            shown = child.read()
+            child.close()
+            return child.exitstatus, shown
+
+        twice = [("new passphrase: ", PASSPHRASE), ("the same again: ", PASSPHRASE)]
+        code, shown = command("encrypt", typed=twice)
+        assert (code, "is now encrypted" in shown, PASSPHRASE in shown) == (0, True, False)
+        code, shown = command(
+            "conversations", "search", "pangolin", typed=[("passphrase of .*: ", PASSPHRASE)]
+        )
+        assert (code, CANARY in shown, PASSPHRASE in shown) == (0, True, False)
+        code, shown = command("conversations", "list", typed=[("passphrase of .*: ", "not this one")])
+        assert (code, "does not open" in shown) == (1, True)
 
     def test_doctor_tells(self, talked: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         def told() -> tuple[Status, str]:
