@@ -46,7 +46,8 @@ def _hits(store: Store, some: Sequence[int], wanted: str) -> list[Hit]:
     rows = store.conn.execute(
         "SELECT messages.id, messages.conversation, conversations.title, messages.role, messages.text, "
         "messages.created FROM messages JOIN conversations ON conversations.id = messages.conversation "
-        f"WHERE messages.rowid IN ({', '.join('?' * len(some))}) ORDER BY messages.rowid DESC",
+        f"WHERE conversations.keep_history = 'allow' AND messages.rowid IN ({', '.join('?' * len(some))}) "
+        "ORDER BY messages.rowid DESC",
         some,
     )
     return [

@@ -13,6 +13,7 @@ import click
 
 from app.cli.output import emit, json_option
 from app.host.client import stop_host, stop_learner
+from store import cipher
 from store.home import Home
 
 
@@ -26,10 +27,13 @@ def serve(host: str, port: int) -> None:
 
     It serves an OpenAI-compatible endpoint under /v1, and never ends for want of use.
     """
-    Home.default().open()
+    home = Home.default().open()
     command = [sys.executable, "-m", "app.host", "--foreground", "--host", host, "--port", str(port)]
     sys.stdout.flush()
-    os.execv(sys.executable, command)
+    with cipher.handed_down(home.db) as (environment, descriptors):
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, True)
+        os.execve(sys.executable, command, environment)
 
 
 @click.command()

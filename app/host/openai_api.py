@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.host import openai_wire as wire
-from app.host.capture import match
-from app.host.core import Ask, Host, Window
+from app.host.capture import Question, match
+from app.host.core import Ask, Host, Keep, Window
 from app.host.door import body_of, status_of
 from app.host.events import Done, Failed, Queued, Started, Token, TurnEvent, failure_of
 from app.host.jobs import Job, Priority
@@ -63,10 +63,11 @@ async def _chat(host: Host, request: Request) -> Response:
     if call.model not in (None, name):
         return _unknown_model(str(call.model))
     ask = Ask(
-        read=lambda store: match(store, call.turns),
+        read=lambda store: match(store, call.turns) if call.stored else Question(call.turns),
         limits=call.limits,
         client=call.client or request.headers.get("authorization") or request.headers.get("user-agent", ""),
         priority=Priority.PROGRAM,
+        keep=Keep.RECORD if call.stored else Keep.INCOGNITO,
         window=Window.REFUSE,
         stops=call.stops,
     )
@@ -141,7 +142,8 @@ def _head(host: Host, job: Job, started: Started | None) -> wire.Head:
     message = job.id if started is None else started.message
     info = host.runtime.info
     return wire.Head(
-        id=f"chatcmpl-{message}",
+        # A reply that is not kept has no message, and can be given no feedback.
+        id=f"chatcmpl-{message or job.id}",
         created=int(time.time()),
         model=info.name,
         fingerprint=f"mynah-{info.base_hash[:8]}-{adapter or 'base'}",

@@ -34,7 +34,10 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class Call:
-    """One chat request. ``model`` None takes what is served; ``client`` tells callers apart for fairness."""
+    """One chat request. ``model`` None takes what is served; ``client`` tells callers apart for fairness.
+
+    ``stored`` is False where the caller says ``"store": false``: then nothing of it is ever written.
+    """
 
     model: str | None
     turns: list[Turn]
@@ -43,6 +46,7 @@ class Call:
     stream: bool
     include_usage: bool
     client: str | None
+    stored: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def call_of(fields: Mapping[str, Any]) -> Call:
         stream=stream,
         include_usage=options is not None and flag(mapping(options), "include_usage"),
         client=text(fields, "user"),
+        stored=fields.get("store") is None or flag(fields, "store"),
     )
 
 

@@ -171,7 +171,6 @@ def measured(home: Home) -> dict[str, float]:
 
 def subject(home: Home, service: ScriptedService) -> Subject:
     """A short and a long conversation of a store, and a reply to rate."""
-
     rows = service.store.conn.execute(
         "SELECT id, head FROM conversations WHERE source = 'chat' ORDER BY rowid LIMIT 600"
     ).fetchall()
