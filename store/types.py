@@ -55,6 +55,22 @@ class Consent(StrEnum):
     DENY = "deny"
 
 
+class Dial(StrEnum):
+    """What the owner decides of a conversation: kept in history, may feed memory, may be trained on."""
+
+    HISTORY = "history"
+    MEMORY = "memory"
+    TRAIN = "train"
+
+
+class Shelf(StrEnum):
+    """Which conversations are looked through."""
+
+    OPEN = "open"
+    ARCHIVED = "archived"
+    ALL = "all"
+
+
 class SignalKind(StrEnum):
     """What happened to a reply after it was given."""
 

@@ -60,6 +60,7 @@ class Ask:
     keep: Keep = Keep.RECORD
     window: Window = Window.DROP_OLDEST
     serve: Serve = Serve.ACTIVE
+    adapter: str | None = None
     stops: tuple[str, ...] = ()
 
 
@@ -127,6 +128,7 @@ class Host:
             sink=sink,
             stops=ask.stops,
             serve=ask.serve,
+            adapter=ask.adapter,
             left_out=fitted.left_out,
             created=arrived,
         )

@@ -162,7 +162,9 @@ class Engine:
             # An evaluation that failed half-way leaves the sequences in an unknown state.
             self._cache.forget()
             _attempt(self._runtime.clear)
-        self._last_prompt = [*job.prompt, *out.tokens]
+        if job.recorder.conversation is not None:
+            # A comparison or a title is not what the owner goes on with.
+            self._last_prompt = [*job.prompt, *out.tokens]
         self._speed = out.tokens_per_second or self._speed
         end = self._end_of(job, out, failure)
         unsaved = _attempt(lambda: job.recorder.finish(store, end))
@@ -185,7 +187,7 @@ class Engine:
         if job.cancelled.is_set():
             raise Interrupted("the reply was stopped before it began")
         hold()
-        version = self._version = versions.attach(job.serve)
+        version = self._version = versions.attach(job.serve, job.adapter)
         job.message = job.recorder.begin(store, self._start_of(job, version))
         recorder = job.recorder
         job.sink(

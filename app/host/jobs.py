@@ -80,7 +80,10 @@ class Recorder(Protocol):
 
 @dataclass(eq=False)
 class Job:
-    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread."""
+    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
+
+    ``adapter`` is one that was asked for by name, whatever serves.
+    """
 
     id: str
     client: str
@@ -92,6 +95,7 @@ class Job:
     sink: Callable[[TurnEvent], None]
     stops: tuple[str, ...] = ()
     serve: Serve = Serve.ACTIVE
+    adapter: str | None = None
     left_out: int = 0
     context_items: tuple[str, ...] = ()
     message: str | None = None

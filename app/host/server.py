@@ -74,9 +74,10 @@ async def _turn(host: Host, request: Request) -> Response:
         read=lambda store: read(store, turn),
         limits=limits(turn.sampler or {}),
         client=request.headers.get("x-mynah-client", "unknown"),
-        priority=Priority.INTERACTIVE,
+        priority=Priority.PROGRAM if turn.aside else Priority.INTERACTIVE,
         keep=Keep.INCOGNITO if turn.incognito else Keep.RECORD,
         serve=Serve.BASE if turn.base else Serve.ACTIVE,
+        adapter=turn.adapter,
     )
     channel = EventChannel()
     job = await host.admit(ask, channel.sink)

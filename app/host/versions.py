@@ -16,7 +16,7 @@ from app.host.jobs import Serve
 from app.host.runtime import Runtime
 from store import adapters
 from store.db import Store
-from store.errors import AdapterFileError
+from store.errors import AdapterFileError, UsageError
 
 log = logging.getLogger("mynah.host")
 
@@ -42,8 +42,14 @@ class Versions:
         self._sound: set[str] = set()
         self.current = BASE
 
-    def attach(self, serve: Serve) -> Version:
-        """Attach what a reply should be computed with; returns it."""
+    def attach(self, serve: Serve, adapter: str | None = None) -> Version:
+        """Attach what a reply should be computed with; returns it. ``adapter`` is one that was asked for by name.
+
+        Raises:
+            MynahError: the adapter asked for does not exist, is of another model, or its file does not load.
+        """
+        if adapter is not None:
+            return self._attach_named(adapter)
         if serve is Serve.BASE:
             self._switch(BASE, None)
             return BASE
@@ -61,6 +67,15 @@ class Versions:
                 return wanted
         self._switch(BASE, None)
         return BASE
+
+    def _attach_named(self, adapter: str) -> Version:
+        """For a comparison: nothing else answers in its place, and its state does not change."""
+        found = adapters.get(self._store, adapter)
+        if found.base_hash != self._runtime.info.base_hash:
+            raise UsageError(f"adapter {adapter} was made for another model: switch to that model first")
+        wanted = Version(found.id, found.version, 1.0)
+        self._switch(wanted, self._file(wanted))
+        return wanted
 
     def outdated(self) -> bool:
         """Whether something else than the attached version should serve now."""

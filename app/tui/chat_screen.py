@@ -45,6 +45,7 @@ class ChatScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop", show=False),
+        Binding("enter", "story", show=False),
         *(command.binding for command in CHAT),
     ]
     AUTO_FOCUS = "Composer"
@@ -188,6 +189,9 @@ class ChatScreen(Screen[None]):
 
     def action_copy_reply(self) -> None:
         self._with_reply(self._teaching.copy)
+
+    def action_story(self) -> None:
+        self._with_reply(self._teaching.story)
 
     def action_learn_now(self) -> None:
         self._teaching.learn_now()

@@ -14,6 +14,7 @@ from store.home import Home
 from store.reasons import Reason
 from store.runs import Run
 from store.search import Hit
+from store.story import Story
 from store.types import SignalKind
 
 
@@ -55,6 +56,10 @@ class ChatService(Protocol):
     ) -> Receipt: ...
 
     def correct(self, message: str, text: str) -> Receipt: ...
+
+    def story(self, message: str) -> Story: ...
+
+    def flip(self, message: str) -> Receipt: ...
 
     def note(self, message: str, kind: SignalKind) -> None: ...
 

@@ -31,6 +31,16 @@ _RUN_WORDS = {
 }
 
 
+STATES = {
+    AdapterState.CANDIDATE: "not live",
+    AdapterState.ACTIVE: "answers now",
+    AdapterState.RETIRED: "set aside",
+    AdapterState.REJECTED: "refused",
+    AdapterState.TAINTED: "holds what was forgotten",
+    AdapterState.DELETED: "deleted",
+}
+
+
 @dataclass(frozen=True)
 class Speed:
     """Of the reply on the screen: tokens/s, and tokens in the context at its end."""
@@ -64,6 +74,8 @@ def meta_line(entry: ThreadMessage) -> Content:
         parts.append(Content.styled("▲ good" if good else "▼ bad", _GOOD if good else _BAD))
     if entry.corrected:
         parts.append(Content.styled("✎ corrected", _GOOD))
+    if entry.verdict is not None and entry.verdict.asked_again:
+        parts.append(Content.styled("↻ asked again", _BAD))
     if entry.fate is not None:
         parts.append(Content(entry.fate.text))
     if len(entry.siblings) > 1:
