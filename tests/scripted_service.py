@@ -110,6 +110,9 @@ class ScriptedService(Service):
     def play(self, turn: ScriptedTurn) -> Iterator[TurnEvent]:
         """Do to the store what the host does, and tell what the host tells."""
         store, request, script = self.store, turn.request, turn.script
+        if request.incognito:
+            yield from self._unkept(turn)
+            return
         conversation, parent = self._parent(request)
         if script.ahead:
             yield Queued(script.ahead, conversation, parent)
@@ -131,6 +134,33 @@ class ScriptedService(Service):
         if script.may_end is not None:
             script.may_end.wait(10)
         yield self._end(turn, reply.id, conversation, said, adapter)
+
+    def _unkept(self, turn: ScriptedTurn) -> Iterator[TurnEvent]:
+        """A reply that nothing is kept of."""
+        request = turn.request
+        serving = self.serving().adapter
+        adapter = None if request.base else request.adapter or (serving.id if serving else None)
+        job = f"j{len(self.requests)}"
+        self.turns[job] = turn
+        yield Queued(turn.script.ahead)
+        yield Started(job, None, None, None, adapter)
+        if turn.script.may_start is not None:
+            turn.script.may_start.wait(10)
+        said = ""
+        for piece in turn.script.pieces:
+            if turn.stopped.is_set():
+                break
+            said += piece
+            yield Token(piece)
+        if turn.script.may_end is not None:
+            turn.script.may_end.wait(10)
+        self.turns.pop(job, None)
+        if turn.script.fails_after is not None:
+            yield turn.script.fails_after
+            return
+        finish = FinishReason.CANCELLED if turn.stopped.is_set() else FinishReason.STOP
+        usage = {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+        yield Done(None, None, said, adapter, finish, usage, {"tokens_per_second": 41.0, "total": 1.0})
 
     def _end(
         self, turn: ScriptedTurn, reply: str, conversation: str, said: str, adapter: str | None

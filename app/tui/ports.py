@@ -11,10 +11,12 @@ from app.service import AdapterDetail, Receipt, Snapshot, Thread, ThreadMessage
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
 from store.home import Home
+from store.progress import Tally
 from store.reasons import Reason
 from store.runs import Run
 from store.search import Hit
 from store.story import Story
+from store.timeline import Moment, Since
 from store.types import SignalKind
 
 
@@ -78,5 +80,13 @@ class ChatService(Protocol):
     def pin(self, adapter: str | None) -> None: ...
 
     def pinned(self) -> str | None: ...
+
+    def progress_by_day(self, since: str) -> dict[str, Tally]: ...
+
+    def progress_by_adapter(self) -> dict[str | None, Tally]: ...
+
+    def timeline(self) -> list[Moment]: ...
+
+    def changes(self, since: str) -> Since: ...
 
     def snapshot(self) -> Snapshot: ...
