@@ -9,8 +9,8 @@ from __future__ import annotations
 import statistics
 from abc import ABC, abstractmethod
 
-from store import finding, labels, progress, runs, story, timeline
-from store.conversations import Conversation, list_
+from store import conversations, finding, labels, progress, runs, settings, story, timeline
+from store.conversations import Conversation
 from store.db import Store
 from store.progress import Tally
 from store.search import Hit
@@ -73,7 +73,7 @@ class Insight(ABC):
 
     def archived(self, limit: int = 200) -> list[Conversation]:
         """The conversations that are out of the list."""
-        return list_(self.store, limit, Shelf.ARCHIVED)
+        return conversations.list_(self.store, limit, Shelf.ARCHIVED)
 
     def pin_conversation(self, conversation: str) -> None:
         """Keep a conversation at the top of the list."""
@@ -98,6 +98,17 @@ class Insight(ABC):
     def tags(self) -> dict[str, int]:
         """Every tag with the number of conversations that have it."""
         return labels.all_tags(self.store)
+
+    def wants_titles(self) -> bool:
+        """Whether the model may name conversations."""
+        return bool(settings.get(self.store, settings.TITLES))
+
+    def bring_into_path(self, message: str) -> None:
+        """Show the branch that a message is on, unless the visible one has it already."""
+        found = conversations.get_message(self.store, message)
+        head = conversations.get(self.store, found.conversation).head
+        if head is None or all(each.id != message for each in conversations.path(self.store, head)):
+            conversations.select(self.store, message)
 
     def untitled_exchange(self, conversation: str) -> tuple[str, str] | None:
         """The first question and reply of a conversation that still bears its first line as its title."""

@@ -18,6 +18,7 @@ PINNED: Final = "adapter.pinned"
 THREADS: Final = "host.threads"
 SYSTEM_PROMPT: Final = "chat.system_prompt"
 PRIVACY_WORDS: Final = "privacy.words"
+TITLES: Final = "chat.titles"
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
@@ -30,6 +31,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     THREADS: None,
     SYSTEM_PROMPT: "You are a helpful AI assistant named Mynah.",
     PRIVACY_WORDS: [],
+    TITLES: True,
 }
 
 

@@ -164,6 +164,15 @@ class Trigger(StrEnum):
     IDLE = "idle"
 
 
+class Scope(StrEnum):
+    """What a request to forget is about."""
+
+    MESSAGE = "message"
+    CONVERSATION = "conversation"
+    ADAPTER = "adapter"
+    ALL = "all"
+
+
 class Actor(StrEnum):
     """Who changed what is served."""
 

@@ -20,7 +20,7 @@ from store.conversations import ReplyEnd, ReplyStart
 from store.errors import MynahError
 from store.home import Home
 from store.runs import Run
-from store.types import FinishReason, MessageStatus, RunOutcome, Trigger, UnitUse
+from store.types import Consent, Dial, FinishReason, MessageStatus, RunOutcome, Scope, Trigger, UnitUse
 
 BASE = "b" * 64
 MODEL = "SmolLM2-135M-Instruct"
@@ -60,6 +60,24 @@ class ScriptedTurn:
                 event.set()
 
 
+@dataclass(frozen=True)
+class Turned:
+    """What turning a dial came to."""
+
+    dials: dict[Dial, Consent]
+    along: tuple[Dial, ...] = ()
+    refused: int = 2
+    queued: int = 0
+    taught: tuple[str, ...] = ("a1",)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What forgetting will undo."""
+
+    text: str
+
+
 class ScriptedService(Service):
     """The real service, with a scripted model in the place of the host."""
 
@@ -72,6 +90,8 @@ class ScriptedService(Service):
         self.host_may_start: threading.Event | None = None
         self.host_starts = 0
         self.up = False
+        self.dials: dict[str, dict[Dial, Consent]] = {}
+        self.titles = False
 
     def base_hash(self) -> str:
         return BASE
@@ -100,8 +120,25 @@ class ScriptedService(Service):
         turn.close()
         return True
 
+    def wants_titles(self) -> bool:
+        return self.titles
+
     def learn_now(self) -> Run:
         return runs.request(self.store, Trigger.MANUAL)
+
+    def consent(self, conversation: str | None = None) -> dict[Dial, Consent]:
+        return dict(self.dials.setdefault(conversation or "", dict.fromkeys(Dial, Consent.ALLOW)))
+
+    def set_consent(self, conversation: str, dial: Dial, value: Consent) -> Turned:
+        self.consent(conversation)
+        self.dials[conversation][dial] = value
+        return Turned(dict(self.dials[conversation]))
+
+    def forget_preview(self, scope: Scope, target: str) -> Undone:
+        return Undone(f"1 {scope} and its lessons\nv1 learned from it and is taken back [/]")
+
+    def forget(self, scope: Scope, target: str) -> None:
+        conversations.delete(self.store, target)
 
     def snapshot(self) -> Snapshot:
         host = {"model": MODEL, "context": CONTEXT, "generating": None, "queue": 0} if self.up else None

@@ -34,7 +34,6 @@ class CorrectionDialog(EditDialog):
         yield change
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._draw()
 
     @on(TextArea.Changed)

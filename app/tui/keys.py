@@ -39,6 +39,7 @@ CHAT: tuple[Command, ...] = (
     Command("f1", "F1", "app.help", "help", "this page"),
     Command("ctrl+n", "^N", "new_chat", "new", "a new conversation"),
     Command("ctrl+o,f2", "^O, F2", "conversations", "chats", "the conversations: open, find, rename, delete"),
+    Command("ctrl+f", "^F", "find", "find", "find any message by words, rating, version, tag or date, and go there"),
     Command("ctrl+r,f5", "^R, F5", "regenerate", "again", "answer again; the first answer is kept beside it"),
     Command("f6,ctrl+g", "F6, ^G", "rate_up", "good", "the reply was good"),
     Command("f7,ctrl+b", "F7, ^B", "rate_down", "bad", "the reply was not good; one key more says why"),
@@ -48,6 +49,7 @@ CHAT: tuple[Command, ...] = (
     Command("f3", "F3", "versions", "versions", "what was learned: versions, gate results, use, roll back"),
     Command("ctrl+l,f4", "^L, F4", "learn_now", "learn", "learn now from what is waiting"),
     Command("f9", "F9", "rollback", "undo learning", "back to the version before; one key takes it back"),
+    Command("f10", "F10", "incognito", "incognito", "a conversation that nothing is kept of and nothing learned from"),
     Command("ctrl+q", "^Q", "quit", "quit", "quit; learning goes on, and nothing is lost"),
 )
 
