@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from app.cli.changes import changes
 from app.cli.output import emit, json_option, say, short_time, table
 from app.cli.session import service
 from app.service import LearningStatus
@@ -18,6 +19,9 @@ from store.units import Unit
 @click.group()
 def learn() -> None:
     """Learning: start it, see what waits, pause it, its history."""
+
+
+learn.add_command(changes)
 
 
 @learn.command()
