@@ -145,7 +145,7 @@ OPTIONS: tuple[Option, ...] = (
         settings.HOST_IDLE_SECONDS,
         "Seconds without need of it after which the model host ends and frees its memory.",
         "seconds from 1 to 604800",
-        AT_ONCE,
+        NEXT_HOST,
         _seconds(1, 604800),
     ),
     Option(

@@ -33,7 +33,7 @@ def page(chat: Chat) -> str:
 
 async def opened(chat: Chat, conversation: str) -> None:
     chat.view.open(conversation)
-    await chat.until(lambda: chat.replies and chat.meta())
+    await chat.until(lambda: chat.replies and chat.replies[-1].query(".meta") and chat.meta())
 
 
 async def test_one_key_tells_the_whole_story(service: ScriptedService) -> None:
@@ -127,9 +127,9 @@ async def test_a_correction_shows_what_it_changes_while_it_is_written(service: S
         await chat.press("f8")
         await chat.until(lambda: isinstance(chat.app.screen, CorrectionDialog))
         change = chat.app.screen.query_one("#change")
-        await chat.until(lambda: change.border_subtitle == "nothing is changed yet")
+        await chat.until(lambda: change.border_title == "What changes: nothing is changed yet")
         chat.app.screen.query_one(Editor).text = "A better [/] answer."
-        await chat.until(lambda: "+" in str(change.border_subtitle))
+        await chat.until(lambda: "+" in str(change.border_title))
         assert "short" in str(change.query_one(Static).render())
         assert "better [/]" in str(change.query_one(Static).render())
 

@@ -29,9 +29,7 @@ class CorrectionDialog(EditDialog):
         self._pause: Timer | None = None
 
     def below(self) -> Iterable[Widget]:
-        change = VerticalScroll(Static("", markup=False), id="change", can_focus=False)
-        change.border_title = "What changes"
-        yield change
+        yield VerticalScroll(Static("", markup=False), id="change", can_focus=False)
 
     def on_mount(self) -> None:
         self._draw()
@@ -45,5 +43,5 @@ class CorrectionDialog(EditDialog):
     def _draw(self) -> None:
         before, after = self._original.strip(), self.query_one(Editor).text.strip()
         change = self.query_one("#change", VerticalScroll)
-        change.border_subtitle = diffing.summary(before, after)
+        change.border_title = f"What changes: {diffing.summary(before, after)}"
         change.query_one(Static).update(diffing.difference(before, after))

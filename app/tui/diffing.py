@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 
-from rich.text import Text
 from textual.content import Content
 
 GONE = "strike $text-warning"
@@ -17,21 +16,29 @@ NEW = "bold $text-success"
 BY_WORDS = 4000
 """Characters of both texts up to which words are compared: 20 ms at the most."""
 
+AROUND = 120
+"""Characters of what stays the same that are shown on each side of a change."""
+
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 _LINE = re.compile(r".*\n|.+")
 
 
 def difference(before: str, after: str) -> Content:
-    """Both texts in one: what is gone struck through, what is new in bold."""
-    return Content.assemble(*((piece, style) for piece, style in _pieces(before, after)))
+    """Both texts in one: what is gone struck through, what is new in bold, and of the rest what lies around."""
+    pieces = _pieces(before, after)
+    last = len(pieces) - 1
+    shown = [
+        (piece, style) if style else (_around(piece, first=place == 0, last=place == last), style)
+        for place, (piece, style) in enumerate(pieces)
+    ]
+    return Content.assemble(*shown)
 
 
-def rich_difference(before: str, after: str, gone: str, new: str) -> Text:
-    """The same for a page that is drawn with Rich, in the given styles."""
-    text = Text(overflow="fold")
-    for piece, style in _pieces(before, after):
-        text.append(piece, {GONE: gone, NEW: new}.get(style, ""))
-    return text
+def _around(text: str, *, first: bool, last: bool) -> str:
+    """A stretch that stays the same, cut in the middle or at the end that no change is at."""
+    head = "" if first else text[:AROUND]
+    tail = "" if last else text[-AROUND:]
+    return text if len(text) <= len(head) + len(tail) + AROUND else f"{head} … {tail}"
 
 
 def summary(before: str, after: str) -> str:

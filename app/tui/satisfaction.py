@@ -12,6 +12,7 @@ from datetime import date
 from textual.app import ComposeResult
 from textual.color import Color
 from textual.containers import Vertical
+from textual.geometry import Size
 from textual_plotext import PlotextPlot
 
 from app.tui import lineage, wording
@@ -22,6 +23,8 @@ from store.timeline import Happening, Moment
 
 DAYS = 60
 TICKS = 6
+ROOMY = Size(50, 24)
+"""The smallest pane that a plot is drawn on."""
 BAR = 20
 
 
@@ -38,18 +41,31 @@ class Record:
 class Satisfaction(Vertical):
     """Plot and numbers."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._record: Record | None = None
+
     def compose(self) -> ComposeResult:
         yield PlotextPlot()
         yield Page()
 
     def show(self, record: Record) -> None:
         """Draw another record."""
-        plot = self.query_one(PlotextPlot)
-        plot.display = len(record.days) > 1
-        if plot.display:
+        self._record = record
+        self._plot()
+        self.query_one(Page).show(numbers(record))
+
+    def on_resize(self) -> None:
+        self._plot()
+
+    def _plot(self) -> None:
+        """One day is no curve, and a plot that leaves no room for the numbers is none either."""
+        plot, record = self.query_one(PlotextPlot), self._record
+        roomy = self.size.height >= ROOMY.height and self.size.width >= ROOMY.width
+        plot.display = roomy and record is not None and len(record.days) > 1
+        if plot.display and record is not None:
             _draw(plot, record)
             plot.refresh()
-        self.query_one(Page).show(numbers(record))
 
 
 def _draw(plot: PlotextPlot, record: Record) -> None:
