@@ -16,7 +16,9 @@ MOST_WORDS = 8
 _QUESTION, _REPLY = 400, 300
 """Characters of each that the model is shown: a title needs the subject, not the whole."""
 
-_LABEL = re.compile(r"^(?:sure|certainly|okay|here(?:'s| is)\b[^:]*|title|topic|subject)\s*[:!,.-]+\s*", re.IGNORECASE)
+_LABEL = re.compile(
+    r"^(?:sure|certainly|okay|here(?:'s| is)\b[^:]*|title|topic|subject)\s*[:!,.-]+\s*", re.IGNORECASE
+)
 _QUOTES = "\"'“”‘’«»„*_`#"
 _EXAMPLES = (
     ("How long do I boil an egg so that the yolk stays soft?", "Soft-boiled eggs"),
@@ -27,7 +29,10 @@ _EXAMPLES = (
 def request(question: str, reply: str) -> TurnRequest:
     """The side call that asks for the title of an exchange."""
     turns: list[dict[str, str]] = [
-        {"role": "system", "content": "You name conversations. Answer with a title of two to five words, nothing else."}
+        {
+            "role": "system",
+            "content": "You name conversations. Answer with a title of two to five words, nothing else.",
+        }
     ]
     for asked, title in _EXAMPLES:
         turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": title}]

@@ -164,7 +164,10 @@ def _of_conversation(sought: Sought) -> list[_Condition]:
         found.append((f"(conversations.archived IS NULL) = {int(sought.shelf is Shelf.OPEN)}", []))
     if sought.tag is not None:
         found.append(
-            ("EXISTS (SELECT 1 FROM tags WHERE conversation = messages.conversation AND tag = ?)", [sought.tag])
+            (
+                "EXISTS (SELECT 1 FROM tags WHERE conversation = messages.conversation AND tag = ?)",
+                [sought.tag],
+            )
         )
     return found
 
@@ -178,35 +181,29 @@ def _of_message(sought: Sought) -> list[_Condition]:
     return found
 
 
+_RATED = (
+    "(SELECT value FROM signals WHERE message = reply.id AND kind = ? AND source = ? "
+    "ORDER BY rowid DESC LIMIT 1) = ?"
+)
+_CORRECTED = "EXISTS (SELECT 1 FROM signals WHERE message = reply.id AND kind = ?)"
+_USED = (
+    "EXISTS (SELECT 1 FROM units JOIN unit_uses ON unit_uses.unit = units.id "
+    "JOIN adapters ON adapters.id = unit_uses.adapter "
+    'WHERE units.message = reply.id AND adapters.version = ? AND unit_uses."use" != ?)'
+)
+_FATE = "EXISTS (SELECT 1 FROM units WHERE message = reply.id AND state = ?)"
+
+
 def _of_reply(sought: Sought) -> list[_Condition]:
     found: list[_Condition] = []
     if sought.rated is not None:
-        found.append(
-            (
-                "(SELECT value FROM signals WHERE message = reply.id AND kind = ? AND source = ? "
-                "ORDER BY rowid DESC LIMIT 1) = ?",
-                [SignalKind.THUMB, SignalSource.USER, 1.0 if sought.rated is Rated.UP else -1.0],
-            )
-        )
+        thumb = 1.0 if sought.rated is Rated.UP else -1.0
+        found.append((_RATED, [SignalKind.THUMB, SignalSource.USER, thumb]))
     if sought.corrected is not None:
-        exists = "EXISTS" if sought.corrected is Corrected.YES else "NOT EXISTS"
-        found.append(
-            (
-                f"{exists} (SELECT 1 FROM signals WHERE message = reply.id AND kind = ?)",
-                [SignalKind.CORRECTION],
-            )
-        )
+        wanted = _CORRECTED if sought.corrected is Corrected.YES else f"NOT {_CORRECTED}"
+        found.append((wanted, [SignalKind.CORRECTION]))
     if sought.used is not None:
-        found.append(
-            (
-                "EXISTS (SELECT 1 FROM units JOIN unit_uses ON unit_uses.unit = units.id "
-                "JOIN adapters ON adapters.id = unit_uses.adapter "
-                'WHERE units.message = reply.id AND adapters.version = ? AND unit_uses."use" != ?)',
-                [sought.used, UnitUse.HELD_OUT],
-            )
-        )
+        found.append((_USED, [sought.used, UnitUse.HELD_OUT]))
     if sought.fate is not None:
-        found.append(
-            ("EXISTS (SELECT 1 FROM units WHERE message = reply.id AND state = ?)", [sought.fate])
-        )
+        found.append((_FATE, [sought.fate]))
     return found

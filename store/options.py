@@ -20,7 +20,7 @@ from store.errors import NotFound, UsageError
 
 @dataclass(frozen=True)
 class Option:
-    """One setting. ``read`` makes a value of what was typed and raises ValueError; None where ``command`` changes it."""
+    """One setting. ``read`` makes a value of what was typed, or raises ValueError; ``command`` changes it elsewhere."""
 
     key: str
     what: str
@@ -133,7 +133,9 @@ OPTIONS: tuple[Option, ...] = (
         AT_ONCE,
         command="mynah adapters pin",
     ),
-    Option(settings.MODEL, "The model that answers.", "a name or a file", NEXT_HOST, command="mynah models use"),
+    Option(
+        settings.MODEL, "The model that answers.", "a name or a file", NEXT_HOST, command="mynah models use"
+    ),
     Option(
         settings.CONTEXT,
         "How many tokens of a conversation the model sees; more takes more memory.",

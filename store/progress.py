@@ -69,7 +69,9 @@ def _tallies(store: Store, key: str, since: str) -> dict[str, Tally]:
             since,
         ),
     )
-    return {row[0]: Tally(row[1], *(row[place] or 0 for place in range(2, 2 + len(_COLUMNS)))) for row in rows}
+    return {
+        row[0]: Tally(row[1], *(row[place] or 0 for place in range(2, 2 + len(_COLUMNS)))) for row in rows
+    }
 
 
 _COLUMNS = (UnitKind.THUMB_UP, UnitKind.THUMB_DOWN, UnitKind.CORRECTION, UnitKind.REQUERY)

@@ -43,7 +43,9 @@ def matching(words: str) -> tuple[str, str]:
     """The SQL condition on `messages` for containing the words, and the value to bind."""
     wanted = _cleaned(words)
     if len(wanted) >= TRIGRAM:
-        return "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)", _quoted(wanted)
+        return "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)", _quoted(
+            wanted
+        )
     return "messages.text LIKE ? ESCAPE '\\'", _like(wanted)
 
 

@@ -82,6 +82,7 @@ def _decisions(store: Store, uses: list[Use]) -> list[Decision]:
     adapters = [use.adapter for use in uses if use.use is not UnitUse.REPLAYED]
     marks = ", ".join("?" * len(adapters))
     rows = store.conn.execute(
-        f"SELECT id FROM decisions WHERE json_extract(inputs, '$.adapter') IN ({marks}) ORDER BY seq", adapters
+        f"SELECT id FROM decisions WHERE json_extract(inputs, '$.adapter') IN ({marks}) ORDER BY seq",
+        adapters,
     ).fetchall()
     return [decisions.get(store, row["id"]) for row in rows]

@@ -70,7 +70,10 @@ def _activations(store: Store, base_hash: str, known: dict[str, Adapter], since:
         reason = str(row["reason"])
         match Actor(row["actor"]):
             case Actor.GATE:
-                happening, detail = Happening.LIVE, str((adapter.gate if adapter else {}).get("summary") or "")
+                happening, detail = (
+                    Happening.LIVE,
+                    str((adapter.gate if adapter else {}).get("summary") or ""),
+                )
             case Actor.HOST:
                 happening, detail = Happening.WITHDRAWN, reason
             case Actor.OWNER if reason.startswith("rolled back"):

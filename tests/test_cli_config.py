@@ -118,8 +118,9 @@ def test_bash_completes_commands_and_settings(home: Home, tmp_path: Path) -> Non
     program.chmod(0o755)
     script = (
         'eval "$(mynah completion bash)"\n'
-        'COMP_WORDS=(mynah conver); COMP_CWORD=1; _mynah_completion mynah; echo "${COMPREPLY[@]}"\n'
-        'COMPREPLY=(); COMP_WORDS=(mynah config set learning.m); COMP_CWORD=3; _mynah_completion mynah; echo "${COMPREPLY[@]}"\n'
+        'completed() { COMPREPLY=(); _mynah_completion mynah; echo "${COMPREPLY[@]}"; }\n'
+        "COMP_WORDS=(mynah conver); COMP_CWORD=1; completed\n"
+        "COMP_WORDS=(mynah config set learning.m); COMP_CWORD=3; completed\n"
     )
     environment = {
         **os.environ,
@@ -128,6 +129,12 @@ def test_bash_completes_commands_and_settings(home: Home, tmp_path: Path) -> Non
         "MYNAH_HOME": str(home.root),
     }
     ran = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120, check=False
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+        timeout=120,
+        check=False,
     )
     assert ran.stdout.splitlines() == ["conversations", "learning.min_units"], ran.stderr

@@ -25,7 +25,12 @@ def test_the_story_of_a_reply_from_signal_to_decision(mynah: Mynah, store: Store
     assert unit is not None
     adapter = teach(store, "one", unit)
     told = mynah("story", reply.id).out
-    for line in ("question  How long?", "signal    correction by user", "used in v1", f"version   v1 ({adapter}"):
+    for line in (
+        "question  How long?",
+        "signal    correction by user",
+        "used in v1",
+        f"version   v1 ({adapter}",
+    ):
         assert line in told
     data = json.loads(mynah("story", reply.id[:6], "--json").out)
     assert data["fate"] == "used in v1"
@@ -96,7 +101,10 @@ def test_conversations_are_pinned_archived_and_tagged(mynah: Mynah, store: Store
     first = talk(store, "first thing", "1").conversation
     second = talk(store, "second thing", "2").conversation
     assert mynah("conversations", "pin", first).code == 0
-    assert [each["id"] for each in json.loads(mynah("conversations", "list", "--json").out)] == [first, second]
+    assert [each["id"] for each in json.loads(mynah("conversations", "list", "--json").out)] == [
+        first,
+        second,
+    ]
     assert "* first thing" in mynah("conversations", "list").out
     assert json.loads(mynah("conversations", "unpin", first, "--json").out)["pinned"] is None
     assert mynah("conversations", "archive", first).code == 0

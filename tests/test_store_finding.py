@@ -19,7 +19,9 @@ def found(store: Store, text: str) -> list[str]:
 
 
 def test_words_and_filters_are_told_apart() -> None:
-    sought = finding.parse("boil  rated:down an egg USED:v12 http://x a:b tag:#Work in:archived fate:held-out")
+    sought = finding.parse(
+        "boil  rated:down an egg USED:v12 http://x a:b tag:#Work in:archived fate:held-out"
+    )
     assert sought == Sought(
         "boil an egg http://x a:b",
         rated=Rated.DOWN,
@@ -52,7 +54,9 @@ def test_nothing_is_not_everything(store: Store) -> None:
         finding.find(store, finding.parse("  "))
 
 
-@pytest.mark.parametrize("word", ["部署", "デプロイ", "署", "C++", "it's", "foo-bar", "100%", "a_b", '"', "AND", "def f("])
+@pytest.mark.parametrize(
+    "word", ["部署", "デプロイ", "署", "C++", "it's", "foo-bar", "100%", "a_b", '"', "AND", "def f("]
+)
 def test_any_script_and_any_code_is_found(store: Store, word: str) -> None:
     _, question, _ = say(store, f"about {word} here", "yes")
     say(store, "about something else", "no")
@@ -136,7 +140,10 @@ def test_tags_and_pins_go_with_their_conversation(store: Store) -> None:
 
 def test_a_made_title_gives_way_to_the_owners(store: Store) -> None:
     conversation, _, _ = say(store, "How do I boil an egg so that it is soft?", "Six minutes.")
-    assert labels.first_exchange(store, conversation) == ("How do I boil an egg so that it is soft?", "Six minutes.")
+    assert labels.first_exchange(store, conversation) == (
+        "How do I boil an egg so that it is soft?",
+        "Six minutes.",
+    )
     conversations.rename(store, conversation, "Mine")
     assert labels.first_exchange(store, conversation) is None
     assert not labels.entitle(store, conversation, "Soft-boiled eggs")

@@ -1,4 +1,4 @@
-"""Finding in the chat: all conversations, any script, filters, the jump to the hit; and how conversations are sorted."""
+"""Finding in the chat: all conversations, any script, filters, the jump to the hit; and sorting conversations."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ async def test_filters_narrow_and_a_wrong_one_says_what_it_takes(service: Script
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "plain"), [("An EGG here", "egg", "An EGG here"), ("İx egg", "egg", "İx egg"), ("[/]", "[", "[/]")]
+    ("text", "words", "plain"),
+    [("An EGG here", "egg", "An EGG here"), ("İx egg", "egg", "İx egg"), ("[/]", "[", "[/]")],
 )
 def test_what_was_looked_for_is_set_off_and_the_text_is_unchanged(text: str, words: str, plain: str) -> None:
     assert marked(text, words).plain == plain
@@ -142,7 +143,9 @@ async def test_conversations_are_pinned_tagged_and_archived_with_one_key(service
         assert service.thread(first).conversation.archived is None
 
 
-async def test_a_new_conversation_gets_a_title_that_is_no_conversation_and_no_lesson(service: ScriptedService) -> None:
+async def test_a_new_conversation_gets_a_title_that_is_no_conversation_and_no_lesson(
+    service: ScriptedService,
+) -> None:
     service.titles = True
     service.scripts = [Script(["Six minutes."]), Script(['"Soft-boiled eggs."'])]
     async with chatting(service, (110, 30)) as chat:
@@ -206,4 +209,6 @@ def test_what_will_do_as_a_title(answer: str, title: str | None) -> None:
 
 def test_a_short_question_is_named_by_its_reply_too() -> None:
     assert "Six minutes" in str(titles.request("Eggs?", "Six minutes.").text)
-    assert "Six minutes" not in str(titles.request("How long do I boil an egg until it is soft?", "Six minutes.").text)
+    assert "Six minutes" not in str(
+        titles.request("How long do I boil an egg until it is soft?", "Six minutes.").text
+    )

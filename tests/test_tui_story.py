@@ -1,4 +1,4 @@
-"""The story of a reply on the screen: one key opens it, one turns a rule's verdict over; corrections show what changes."""
+"""The story of a reply: one key opens it, one turns a rule's verdict over; corrections show what changes."""
 
 from __future__ import annotations
 
@@ -107,8 +107,10 @@ async def test_asked_again_is_shown_and_its_verdict_can_be_flipped(service: Scri
         assert story.unit.hint == "No, I meant its source"
 
 
-async def test_a_repeated_question_that_no_rule_noticed_can_be_said_to_be_one(service: ScriptedService) -> None:
-    conversation, reply = service.say("Where does the Rhine rise?", "In a bottle.")
+async def test_a_repeated_question_that_no_rule_noticed_can_be_said_to_be_one(
+    service: ScriptedService,
+) -> None:
+    conversation, _ = service.say("Where does the Rhine rise?", "In a bottle.")
     service.say("Its source, please", "In the Alps.", conversation)
     async with chatting(service) as chat:
         await opened(chat, conversation)

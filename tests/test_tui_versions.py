@@ -211,5 +211,3 @@ async def test_the_status_line_has_a_bar_and_the_time_that_is_left(service: Scri
         runs.progress(service.store, run.id, RunState.TRAINING, 0.4, "")
         await chat.until(lambda: "training 40% ━━━━──────" in chat.seen("StatusLine"))
         assert "left" in chat.seen("StatusLine")
-
-

@@ -24,7 +24,9 @@ def config() -> None:
 
 def _keys(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
     return [
-        CompletionItem(option.key, help=option.what) for option in options.OPTIONS if option.key.startswith(begun)
+        CompletionItem(option.key, help=option.what)
+        for option in options.OPTIONS
+        if option.key.startswith(begun)
     ]
 
 

@@ -104,11 +104,11 @@ class AdaptersScreen(Screen[None]):
                 yield Strength()
             with TabbedContent(id="pages"):
                 with TabPane(_TITLES[Pane.STORY], id=Pane.STORY):
-                    yield Page(id="detail")
+                    yield Page("detail")
                 with TabPane(_TITLES[Pane.COMPARE], id=Pane.COMPARE):
                     yield CompareView(self._service)
                 with TabPane(_TITLES[Pane.TIMELINE], id=Pane.TIMELINE):
-                    yield Page(id="moments")
+                    yield Page("moments")
                 with TabPane(_TITLES[Pane.SATISFACTION], id=Pane.SATISFACTION):
                     yield Satisfaction()
         yield KeyLine(KEYS)

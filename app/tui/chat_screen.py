@@ -1,8 +1,8 @@
 """The chat screen: the conversation beside the list of conversations, under one set of keys.
 
 It only connects: the view knows the conversation, the sidebar the list, `Teaching` the commands that concern
-learning, `Sorting` those that concern whole conversations, and `Watch` what host and learner do. The composer keeps the focus; nothing that happens by itself takes
-it away.
+learning, `Sorting` those that concern whole conversations, and `Watch` what host and learner do. The composer keeps
+the focus; nothing that happens by itself takes it away.
 """
 
 from __future__ import annotations

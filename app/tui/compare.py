@@ -171,4 +171,3 @@ class CompareView(Vertical):
         event.stop()
         if event.run == self._comparison.run:
             list(self.query(Side))[event.side].hear(event.event)
-

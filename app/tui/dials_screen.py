@@ -103,7 +103,9 @@ def row(dial: Dial, value: Consent) -> Content:
     name, allowed, denied = MEANING[dial]
     on = value is Consent.ALLOW
     mark = ("● on ", "$text-success") if on else ("○ off", "$text-warning")
-    return Content.assemble((f"{name:<10}", "bold"), mark, "\n", (f"  {allowed if on else denied}", wording.MUTED))
+    return Content.assemble(
+        (f"{name:<10}", "bold"), mark, "\n", (f"  {allowed if on else denied}", wording.MUTED)
+    )
 
 
 def consequences(change: Any) -> str:
@@ -117,7 +119,9 @@ def consequences(change: Any) -> str:
         parts.append(f"{_lessons(change.queued)} wait again.")
     if change.taught:
         versions = "one version has" if len(change.taught) == 1 else f"{len(change.taught)} versions have"
-        parts.append(f"{versions.capitalize()} learned from it before: deleting the conversation takes that back.")
+        parts.append(
+            f"{versions.capitalize()} learned from it before: deleting the conversation takes that back."
+        )
     return " ".join(parts)
 
 

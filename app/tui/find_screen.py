@@ -121,7 +121,9 @@ class FindScreen(ModalScreen[Hit | None]):
         words = finding.parse(text).words if text else ""
         listing = self.query_one(HitList)
         listing.clear_options()
-        listing.add_options([Option(hit_row(hit, words), id=str(place)) for place, hit in enumerate(self._hits)])
+        listing.add_options(
+            [Option(hit_row(hit, words), id=str(place)) for place, hit in enumerate(self._hits)]
+        )
         if self._hits:
             listing.highlighted = 0
         else:
@@ -138,7 +140,9 @@ class FindScreen(ModalScreen[Hit | None]):
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
         hit = self._hits[event.option_index]
-        self._background.call(lambda: self._around(hit), lambda lines: self._preview(hit, lines), lambda _: None)
+        self._background.call(
+            lambda: self._around(hit), lambda lines: self._preview(hit, lines), lambda _: None
+        )
 
     def _around(self, hit: Hit) -> list[Line]:
         """The question and the reply of a hit, and what became of it."""

@@ -82,7 +82,9 @@ class IncognitoScreen(Screen[None]):
             self.dismiss()
         else:
             self._asked_to_leave = monotonic()
-            self.notify("Esc once more ends it: all of this is gone then.", timeout=LEAVE_WINDOW, markup=False)
+            self.notify(
+                "Esc once more ends it: all of this is gone then.", timeout=LEAVE_WINDOW, markup=False
+            )
 
     @on(Composer.Interrupted)
     def _interrupted(self) -> None:

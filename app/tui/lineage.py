@@ -87,7 +87,9 @@ def base_story(serving: Serving, versions: int, tally: Tally | None) -> list[Lin
 def now_answers(serving: Serving) -> str:
     """The confirmation of a choice."""
     name = "The base model" if serving.adapter is None else f"v{serving.adapter.version}"
-    strength = f" at {serving.scale:.0%} strength" if serving.adapter is not None and serving.scale < 1 else ""
+    strength = (
+        f" at {serving.scale:.0%} strength" if serving.adapter is not None and serving.scale < 1 else ""
+    )
     return f"{name} answers{strength} from the next message on"
 
 
@@ -149,7 +151,9 @@ def _gate(gate: dict[str, Any]) -> list[Line]:
     if not checks:
         return [line(Look.HEADING, "Not tested yet")]
     passed = bool(gate.get("passed"))
-    lines = [Line(Look.HEADING, Content.assemble("Test ", ("passed", GOOD) if passed else ("not passed", BAD)))]
+    lines = [
+        Line(Look.HEADING, Content.assemble("Test ", ("passed", GOOD) if passed else ("not passed", BAD)))
+    ]
     summary = str(gate.get("summary") or "").removeprefix("passed: ")
     if summary:
         lines.append(line(Look.ITEM, summary))

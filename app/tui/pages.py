@@ -49,8 +49,8 @@ def short(text: str, width: int = 120) -> str:
 class Page(VerticalScroll):
     """Shows lines from top to bottom."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(id=name)
         self._lines: list[Line] = []
 
     @property

@@ -103,14 +103,12 @@ def numbers(record: Record) -> list[Line]:
     """The record in words: by version, then by day, newest first."""
     names = {adapter.id: adapter.version for adapter in record.adapters}
     lines = [line(Look.HEADING, "By version")]
-    for adapter, tally in sorted(
-        record.versions.items(), key=lambda item: -names.get(item[0] or "", 0)
-    ):
+    for adapter, tally in sorted(record.versions.items(), key=lambda item: -names.get(item[0] or "", 0)):
         if adapter is None or adapter in names:
             name = wording.version_name(names.get(adapter) if adapter else None)
             lines.append(_row(name, tally))
     lines.append(line(Look.HEADING, "By day"))
-    for day, tally in reversed(record.days.items()):
+    for day, tally in reversed(list(record.days.items())):
         lines.append(_row(date.fromisoformat(day).strftime("%-d %b"), tally))
     if not record.days:
         return [line(Look.ITEM, "Nothing to show yet: no reply was given here.")]

@@ -121,7 +121,9 @@ class Sidebar(Vertical):
 
     def conversation(self, conversation: str) -> Conversation | None:
         """One of those that are listed or archived."""
-        return next((each for each in (*self._conversations, *self._archived) if each.id == conversation), None)
+        return next(
+            (each for each in (*self._conversations, *self._archived) if each.id == conversation), None
+        )
 
     @property
     def titles(self) -> dict[str, str]:

@@ -119,7 +119,9 @@ class Sorting:
                 self._gone(conversation.id)
                 self._changed()
 
-        self._screen.app.push_screen(ForgetScreen(self._service, conversation.id, conversation.title), forgotten)
+        self._screen.app.push_screen(
+            ForgetScreen(self._service, conversation.id, conversation.title), forgotten
+        )
 
     def _call(self, work: Callable[[], T], confirmation: str) -> None:
         def done(_: T) -> None:

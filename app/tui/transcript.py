@@ -210,7 +210,10 @@ class Transcript(VerticalScroll, can_focus=False):
         self.anchor()
 
     async def reveal(self, from_end: int) -> bool:
-        """Bring a message into view and set it off for a moment, counted from the last one; False where it is too far up."""
+        """Bring a message into view and set it off for a moment; False where it is too far up.
+
+        ``from_end`` counts from the last one, which is 0.
+        """
         missing = from_end + 1 - len(self._messages)
         if missing > REACH:
             return False
