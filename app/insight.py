@@ -110,9 +110,9 @@ class Insight(ABC):
         if head is None or all(each.id != message for each in conversations.path(self.store, head)):
             conversations.select(self.store, message)
 
-    def untitled_exchange(self, conversation: str) -> tuple[str, str] | None:
-        """The first question and reply of a conversation that still bears its first line as its title."""
-        return labels.first_exchange(self.store, conversation)
+    def untitled(self, conversation: str) -> str | None:
+        """The first question of a conversation that was answered and still bears its first line as its title."""
+        return labels.untitled(self.store, conversation)
 
     def entitle(self, conversation: str, title: str) -> bool:
         """Give a conversation a title that the model made; False where the owner has named it meanwhile."""

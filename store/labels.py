@@ -77,22 +77,21 @@ def all_tags(store: Store) -> dict[str, int]:
     return {row["tag"]: row["used"] for row in rows}
 
 
-def first_exchange(store: Store, conversation: str) -> tuple[str, str] | None:
-    """The first question and its reply, while the conversation still bears its first line as its title."""
+def untitled(store: Store, conversation: str) -> str | None:
+    """The question that was answered first, while the conversation still bears its first line as its title."""
     head = conversations.get(store, conversation)
     path = conversations.path(store, head.head) if head.head else []
     asked = next((message for message in path if message.role is Role.USER), None)
-    answered = next((message for message in path if message.role is Role.ASSISTANT and message.text), None)
-    if asked is None or answered is None or head.title != conversations.title_from(asked.text):
+    answered = any(message.role is Role.ASSISTANT and message.text for message in path)
+    if asked is None or not answered or head.title != conversations.title_from(asked.text):
         return None
-    return asked.text, answered.text
+    return asked.text
 
 
 def entitle(store: Store, conversation: str, title: str) -> bool:
     """Give a conversation a title that the model made; False where the owner has named it meanwhile."""
     with store.write() as connection:
-        exchange = first_exchange(store, conversation)
-        if exchange is None or not title.strip():
+        if untitled(store, conversation) is None or not title.strip():
             return False
         connection.execute("UPDATE conversations SET title = ? WHERE id = ?", (title.strip(), conversation))
     return True

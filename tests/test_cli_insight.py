@@ -11,6 +11,8 @@ from store.db import Store
 from store.home import Home
 from store.types import SignalKind, SignalSource, UnitState
 from tests.cli_helpers import Mynah, runner, talk, teach
+from tests.host_helpers import live_adapter
+from tests.scripted import scripted_host
 
 
 @pytest.fixture
@@ -132,3 +134,16 @@ def test_search_takes_filters(mynah: Mynah, store: Store) -> None:
     wrong = mynah("conversations", "search", "egg", "rated:sideways")
     assert wrong.code == 2
     assert "rated: takes up or down" in wrong.err
+
+
+def test_two_versions_answer_the_same_question_and_nothing_is_kept(home: Home, mynah: Mynah, store: Store) -> None:
+    with scripted_host(home):
+        first, second = live_adapter(store, b"one"), live_adapter(store, b"two")
+        ran = mynah("adapters", "compare", first, "version", "--json")
+        replies = json.loads(ran.out)["replies"]
+        assert [(each["adapter"], each["text"]) for each in replies] == [(None, "base"), (first, f"{first}*1")]
+        ran = mynah("adapters", "compare", second[:8], "version", "--against", first)
+        assert ran.out == f"{first}:\n{first}*1\n\n{second[:8]}:\n{second}*1\n"
+        assert mynah("adapters", "compare", "nosuch", "version").code == 3
+        assert mynah("adapters", "compare", first, "fail 2").code == 1
+    assert conversations.list_(store) == []

@@ -140,12 +140,9 @@ def test_tags_and_pins_go_with_their_conversation(store: Store) -> None:
 
 def test_a_made_title_gives_way_to_the_owners(store: Store) -> None:
     conversation, _, _ = say(store, "How do I boil an egg so that it is soft?", "Six minutes.")
-    assert labels.first_exchange(store, conversation) == (
-        "How do I boil an egg so that it is soft?",
-        "Six minutes.",
-    )
+    assert labels.untitled(store, conversation) == "How do I boil an egg so that it is soft?"
     conversations.rename(store, conversation, "Mine")
-    assert labels.first_exchange(store, conversation) is None
+    assert labels.untitled(store, conversation) is None
     assert not labels.entitle(store, conversation, "Soft-boiled eggs")
     assert conversations.get(store, conversation).title == "Mine"
     other, _, _ = say(store, "And a goose egg?", "Thirteen.")

@@ -184,10 +184,10 @@ async def test_a_title_that_is_none_leaves_the_first_line(service: ScriptedServi
     long = "Sure! I would be glad to name this for you, here is what I think of it all"
     service.scripts = [Script(["Six minutes."]), Script([long])]
     async with chatting(service, (110, 30)) as chat:
-        await chat.ask("How long for an egg?")
+        await chat.ask("How long do I boil an egg so that it stays soft?")
         await chat.until(lambda: len(service.requests) == 2)
         await chat.ask("and hard?")
-        assert titles_of(chat) == ["How long for an egg?"]
+        assert titles_of(chat)[0].startswith("How long do I boil an")
         assert len(service.requests) == 3
 
 
@@ -199,16 +199,16 @@ async def test_a_title_that_is_none_leaves_the_first_line(service: ScriptedServi
         ("**卵のゆで方**", "卵のゆで方"),
         ("", None),
         ("...", None),
-        ("one two three four five six seven eight nine", None),
+        ("a b c d e f g h i", None),
         ("x" * 49, None),
+        ("You can object in writing", None),
+        ("Vaccine, it's a lifesaver", None),
     ],
 )
 def test_what_will_do_as_a_title(answer: str, title: str | None) -> None:
     assert titles.clean(answer) == title
 
 
-def test_a_short_question_is_named_by_its_reply_too() -> None:
-    assert "Six minutes" in str(titles.request("Eggs?", "Six minutes.").text)
-    assert "Six minutes" not in str(
-        titles.request("How long do I boil an egg until it is soft?", "Six minutes.").text
-    )
+@pytest.mark.parametrize(("question", "wanted"), [("Where does the Rhine rise?", False), ("x" * 33, True)])
+def test_a_short_question_is_its_own_title(question: str, wanted: bool) -> None:
+    assert titles.wanted(question) is wanted

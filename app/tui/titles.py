@@ -14,6 +14,7 @@ from app.host.events import Done
 from app.tui.background import Background
 from app.tui.ports import ChatService, Turn
 from store.errors import MynahError
+from store.types import FinishReason
 
 
 class Titles:
@@ -45,14 +46,15 @@ class Titles:
         if not self._service.wants_titles():
             self._tried.add(conversation)
             return False
-        exchange = self._service.untitled_exchange(conversation)
-        if exchange is None:
+        question = self._service.untitled(conversation)
+        if question is None or not titles.wanted(question):
             return False
-        stream = self._stream = self._service.chat(titles.request(*exchange))
+        stream = self._stream = self._service.chat(titles.request(question))
         for event in stream:
-            if isinstance(event, Done) and event.finish_reason != "cancelled":
+            if isinstance(event, Done) and event.finish_reason != FinishReason.CANCELLED:
                 self._tried.add(conversation)
-                title = titles.clean(event.text)
+                whole = event.finish_reason == FinishReason.STOP
+                title = titles.clean(event.text) if whole else None
                 return title is not None and self._service.entitle(conversation, title)
         return False
 
