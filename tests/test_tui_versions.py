@@ -211,3 +211,18 @@ async def test_the_status_line_has_a_bar_and_the_time_that_is_left(service: Scri
         runs.progress(service.store, run.id, RunState.TRAINING, 0.4, "")
         await chat.until(lambda: "training 40% ━━━━──────" in chat.seen("StatusLine"))
         assert "left" in chat.seen("StatusLine")
+
+
+async def test_the_versions_screen_follows_a_run_to_its_end(service: ScriptedService) -> None:
+    _, reply = service.say("one more", "wrong")
+    service.correct(reply, "right")
+    run = runs.request(service.store, Trigger.MANUAL)
+    async with chatting(service, (100, 30)) as chat:
+        screen = await versions(chat)
+        listing = screen.query_one(VersionList)
+        runs.claim(service.store, 1)
+        runs.progress(service.store, run.id, RunState.TRAINING, 0.5, "")
+        await chat.until(lambda: "training 50%\n┆    ━━━━━━──────" in str(listing.get_option("next").prompt))
+        runs.finish(service.store, run.id, RunOutcome.NOTHING_TO_LEARN, {})
+        service.learned(salt="next")
+        await chat.until(lambda: str(listing.get_option_at_index(0).prompt).startswith("v2"))

@@ -94,6 +94,7 @@ def status(as_json: bool) -> None:
         "refused": [_unit(unit) for unit in state.refused],
         "run": None if state.run is None else _run(state.run),
         "last": None if state.last is None else _run(state.last),
+        "usual_seconds": state.usual,
     }
     emit(data, as_json, lambda: _status_lines(state))
 
@@ -109,6 +110,8 @@ def _status_lines(state: LearningStatus) -> Iterator[str]:
     yield from (f"not used: {unit.id}  of message {unit.message}: {unit.reason}" for unit in state.refused)
     if state.last is not None:
         yield f"last run: {state.last.outcome}, {short_time(state.last.finished)}"
+    if state.usual is not None:
+        yield f"a run takes about {state.usual:.0f} s"
 
 
 @learn.command()

@@ -19,7 +19,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import OptionList, TabbedContent, TabPane
 
-from app.service import AdapterDetail
+from app.service import AdapterDetail, Snapshot
 from app.tui import lineage, timeline_words
 from app.tui.background import Background, Finished
 from app.tui.compare import CompareView
@@ -35,6 +35,7 @@ from store.types import AdapterState, UnitUse
 
 T = TypeVar("T")
 STACKED = 80
+LOOK_SECONDS = 1.0
 KEYS = (
     Key("Esc", "back", "leave"),
     Key("Enter", "let it answer", "use"),
@@ -117,6 +118,7 @@ class AdaptersScreen(Screen[None]):
         self.query_one("#shelf").border_title = "Versions"
         self._strength.show(None)
         self._load()
+        self.set_interval(LOOK_SECONDS, self._look)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < STACKED, "-narrow")
@@ -254,6 +256,22 @@ class AdaptersScreen(Screen[None]):
         self._load()
 
     # What is shown
+
+    def _look(self) -> None:
+        """A run goes on, and others may choose too: what is shown follows."""
+        if self._shelf is not None:
+            self._call(self._service.snapshot, self._seen)
+
+    def _seen(self, snapshot: Snapshot) -> None:
+        shelf = self._shelf
+        if shelf is not None and (snapshot.learning, snapshot.serving) != (shelf.learning, shelf.serving):
+            self._load()
+        elif snapshot.learning.run is not None and shelf is not None:
+            self._retell_next(shelf)
+
+    def _retell_next(self, shelf: Shelf) -> None:
+        """The time that is left passes by itself."""
+        self.query_one(VersionList).replace_option_prompt(NEXT, lineage.next_row(shelf.learning))
 
     def _load(self) -> None:
         self._call(lambda: Shelf.read(self._service), self._show)

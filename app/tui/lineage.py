@@ -18,6 +18,7 @@ from store.progress import Tally
 from store.types import UnitKind, UnitUse
 
 GOOD, BAD = "$text-success", "$text-warning"
+BAR = 12
 _USES = {
     UnitUse.TRAINED: ("Learned from", "what it was trained on"),
     UnitUse.HELD_OUT: (
@@ -40,11 +41,18 @@ def version_row(adapter: Adapter, serving: Serving, pinned: bool) -> Content:
 
 
 def next_row(learning: LearningStatus) -> Content:
-    """The version that is not made yet, in the list."""
-    below = Content.styled(
-        f"┆    {len(learning.refused)} not used" if learning.refused else "┆", wording.MUTED
-    )
-    return Content.styled("next ", "bold") + wording.learner(learning) + Content("\n") + below
+    """The version that is not made yet, in the list; while it is made, how far it is."""
+    run = learning.run
+    if run is not None:
+        left = wording.remaining(run, learning.usual)
+        first = Content.styled(f"◐ {wording.run_progress(run)}", "$text-accent")
+        after = Content.styled("" if left is None else f"  {wording.duration(left)}", wording.MUTED)
+        second = Content.styled("┆   ", wording.MUTED) + wording.progress_bar(run.fraction, BAR) + after
+    else:
+        first = wording.learner(learning)
+        refused = f"    {len(learning.refused)} not used" if learning.refused else ""
+        second = Content.styled(f"┆{refused}", wording.MUTED)
+    return Content.styled("next ", "bold") + first + Content("\n") + second
 
 
 def next_story(learning: LearningStatus, waiting: Sequence[Taught], refused: Sequence[Taught]) -> list[Line]:
