@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from textual.message import Message
 from textual.widgets import Input, TabbedContent
 
 from app.host.events import Failed
@@ -94,13 +95,24 @@ async def test_a_new_comparison_breaks_the_old_one_off(service: ScriptedService)
         await chat.until(lambda: [side.text for side in screen.query(Side)] == ["1", "2"])
 
 
-async def test_the_strength_slider_makes_one_choice_when_the_hand_rests(service: ScriptedService) -> None:
+async def test_the_strength_slider_makes_one_choice_when_the_hand_rests(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with chatting(service, (100, 30)) as chat:
         screen = await versions(chat)
+        slider, chosen = screen.query_one(Strength), []
+        post = slider.post_message
+
+        def heard(message: Message) -> bool:
+            if isinstance(message, Strength.Chosen):
+                chosen.append(message.value)
+            return post(message)
+
+        monkeypatch.setattr(slider, "post_message", heard)
         made = service.serving().activation
         assert made is not None
         await chat.press("left", "left", "left", "right")
-        assert screen.query_one(Strength).value == 0.8
+        assert slider.value == 0.8
         await chat.until(lambda: service.serving().scale == 0.8)
         assert service.serving().activation == made + 1
         await chat.until(lambda: "at 80%" in chat.toasts)
@@ -110,6 +122,8 @@ async def test_the_strength_slider_makes_one_choice_when_the_hand_rests(service:
         assert service.serving().scale == 0.8
         await chat.press("escape")
         await chat.until(lambda: "v1 at 80%" in chat.seen("StatusLine"))
+        assert chosen == [0.8]
+        assert service.serving().activation == made + 1
 
 
 async def test_strength_is_offered_only_for_what_answers(service: ScriptedService) -> None:
