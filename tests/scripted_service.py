@@ -75,7 +75,13 @@ class Turned:
 class Undone:
     """What forgetting will undo."""
 
-    text: str
+    messages: int
+    ratings: int
+    versions: list[int]
+    serving_moves: bool
+    serving: str | None
+    backups: list[str]
+    retrain: bool = True
 
 
 class ScriptedService(Service):
@@ -135,7 +141,9 @@ class ScriptedService(Service):
         return Turned(dict(self.dials[conversation]))
 
     def forget_preview(self, scope: Scope, target: str) -> Undone:
-        return Undone(f"1 {scope} and its lessons\nv1 learned from it and is taken back [/]")
+        return Undone(
+            messages=2, ratings=1, versions=[1], serving_moves=True, serving=None, backups=["/b [/]"]
+        )
 
     def forget(self, scope: Scope, target: str) -> None:
         conversations.delete(self.store, target)

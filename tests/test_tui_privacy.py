@@ -139,7 +139,14 @@ async def test_forgetting_says_what_it_undoes_before_it_does_it(service: Scripte
         await chat.press("d")
         await chat.until(lambda: isinstance(chat.app.screen, ForgetScreen))
         page = chat.app.screen.query_one(Page)
-        await chat.until(lambda: "v1 learned from it and is taken back [/]" in page.text)
+        await chat.until(lambda: "will undo" in page.text)
+        assert page.text.splitlines()[1:] == [
+            "2 messages and 1 rating or correction are erased.",
+            "v1 saw it: that version is deleted.",
+            "base answers from the next message on.",
+            "What else was learned with it is learned anew, without it.",
+            "The backup /b [/] is written anew without it.",
+        ]
         await chat.press("escape")
         await chat.until(lambda: not isinstance(chat.app.screen, ForgetScreen))
         assert len(service.conversations()) == 2

@@ -12,8 +12,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from app.tui import wording
 from app.tui.background import Background, Finished
-from app.tui.pages import Look, Page, line
+from app.tui.pages import Line, Look, Page, line
 from app.tui.ports import ChatService
 from store.errors import MynahError
 from store.types import Scope
@@ -45,19 +46,19 @@ class ForgetScreen(ModalScreen[bool]):
     def on_mount(self) -> None:
         self.query_one(Page).focus()
         self._page([line(Look.NOTE, "looking what this will undo…")])
-        self._background.call(
-            lambda: self._service.forget_preview(Scope.CONVERSATION, self._conversation),
-            self._show,
-            self._refused,
-        )
+        self._background.call(self._look, self._show, self._refused)
 
     @on(Finished)
     def _finished(self, event: Finished) -> None:
         event.deliver()
 
-    def _show(self, preview: Any) -> None:
+    def _look(self) -> list[Line]:
+        preview = self._service.forget_preview(Scope.CONVERSATION, self._conversation)
+        after = None if preview.serving is None else self._service.adapter(preview.serving).adapter.version
+        return undone(preview, after)
+
+    def _show(self, told: list[Line]) -> None:
         self._known = True
-        told = [line(Look.TEXT, text) for text in str(preview.text).splitlines()]
         self._page([line(Look.HEADING, "This will undo"), *told])
         self.query_one(".sheet").border_subtitle = "Y forgets it · Esc keeps it"
 
@@ -78,5 +79,28 @@ class ForgetScreen(ModalScreen[bool]):
         self._page([line(Look.TEXT, (str(error), "$text-warning"))])
         self.query_one(".sheet").border_subtitle = "Esc keeps it"
 
-    def _page(self, lines: list[Any]) -> None:
+    def _page(self, lines: list[Line]) -> None:
         self.query_one(Page).show(lines)
+
+
+def undone(preview: Any, serving: int | None) -> list[Line]:
+    """What a request would undo, for people. ``serving`` is the version that answers then; None for the base."""
+    gone = [
+        _count(preview.messages, "message"),
+        _count(preview.ratings, "rating or correction", "ratings and corrections"),
+    ]
+    lines = [line(Look.ITEM, f"{' and '.join(gone)} are erased.")]
+    if preview.versions:
+        names = ", ".join(f"v{version}" for version in preview.versions)
+        what = "that version is" if len(preview.versions) == 1 else "those versions are"
+        lines.append(line(Look.ITEM, f"{names} saw it: {what} deleted."))
+    if preview.serving_moves:
+        lines.append(line(Look.ITEM, f"{wording.version_name(serving)} answers from the next message on."))
+    if preview.retrain:
+        lines.append(line(Look.ITEM, "What else was learned with it is learned anew, without it."))
+    lines += [line(Look.ITEM, f"The backup {path} is written anew without it.") for path in preview.backups]
+    return lines
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

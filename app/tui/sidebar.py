@@ -143,7 +143,10 @@ class Sidebar(Vertical):
 
     def say(self, line: str) -> None:
         """A remark under the finder; none brings the keys of the list back."""
-        self.query_one(".hint", Static).update(Content(line or (HINT if self.has_focus_within else "")))
+        shown = line or (HINT if self.has_focus_within else "")
+        hint = self.query_one(".hint", Static)
+        hint.display = bool(shown)
+        hint.update(Content(shown))
 
     def mark(self, conversation: str | None, busy: frozenset[str]) -> None:
         """Say which one is open, and in which a reply is being written."""
