@@ -77,7 +77,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "timeline": ("f3", "3"),
     "satisfaction": ("f3", "4"),
     "find": ("ctrl+f", *"boil"),
-    "incognito": ("f10", *"my secret", "enter"),
+    "incognito": ("alt+i", *"my secret", "enter"),
     "dials": ("ctrl+o", "v"),
     "forget": ("ctrl+o", "d"),
 }

@@ -13,6 +13,7 @@ from app.tui.dials_screen import DialsScreen, consequences
 from app.tui.forget_screen import ForgetScreen
 from app.tui.incognito_screen import IncognitoScreen
 from app.tui.pages import Page
+from app.tui.sidebar import Sidebar
 from app.tui.transcript import ReplyView
 from store.home import Home
 from store.types import Consent, Dial, ErrorClass
@@ -28,7 +29,7 @@ def service(home: Home) -> Iterator[ScriptedService]:
 
 
 async def incognito(chat: Chat) -> IncognitoScreen:
-    await chat.press("f10")
+    await chat.press("alt+i")
     await chat.until(lambda: isinstance(chat.app.screen, IncognitoScreen))
     screen = chat.app.screen
     assert isinstance(screen, IncognitoScreen)
@@ -87,7 +88,7 @@ async def test_incognito_stops_a_reply_and_leaves_at_once_when_empty(service: Sc
         await chat.press("escape", "escape")
         await chat.until(lambda: not isinstance(chat.app.screen, IncognitoScreen))
         await incognito(chat)
-        await chat.press("f10")
+        await chat.press("alt+i")
         await chat.until(lambda: not isinstance(chat.app.screen, IncognitoScreen))
 
 
@@ -120,6 +121,26 @@ async def test_the_dials_of_a_conversation_are_seen_and_turned(service: Scripted
         assert service.consent(conversation)[Dial.HISTORY] is Consent.ALLOW
         await chat.press("escape")
         await chat.until(lambda: not isinstance(chat.app.screen, DialsScreen))
+
+
+async def test_the_open_conversation_is_sorted_by_command(service: ScriptedService) -> None:
+    async with chatting(service, (80, 24)) as chat:
+        await chat.press("alt+v")
+        await chat.until(lambda: "no conversation yet" in chat.toasts)
+        await chat.ask("hello")
+        conversation = str(chat.view.conversation)
+        screen = chat.app.screen
+        await chat.until(lambda: chat.app.screen.query_one(Sidebar).conversation(conversation))
+        await chat.press("alt+v")
+        await chat.until(lambda: isinstance(chat.app.screen, DialsScreen))
+        await chat.press("escape")
+        await screen.run_action("archive")
+        await chat.until(lambda: service.thread(conversation).conversation.archived)
+        await screen.run_action("forget")
+        await chat.until(lambda: "will undo" in chat.seen("Page Static"))
+        await chat.press("y")
+        await chat.until(lambda: chat.view.conversation is None)
+        assert service.archived() == []
 
 
 def test_dials_that_follow_are_named() -> None:

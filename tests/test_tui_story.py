@@ -88,7 +88,7 @@ async def test_asked_again_is_shown_and_its_verdict_can_be_flipped(service: Scri
         assert "queued" in chat.meta(0)
         assert "asked again" not in chat.meta(1)
         chat.replies[0].focus()
-        await chat.press("enter")
+        await chat.press("alt+w")
         await chat.until(lambda: "Yes, a rule says so" in page(chat))
         await chat.press("f")
         await chat.until(lambda: "No, you say so" in page(chat))

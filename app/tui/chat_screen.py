@@ -25,8 +25,8 @@ from app.tui.chat_view import ChatView
 from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, STOP
 from app.tui.ports import ChatService
-from app.tui.sidebar import Sidebar
-from app.tui.sorting import Sorting
+from app.tui.sidebar import Deed, Sidebar
+from app.tui.sorting import OpenConversationActions, Sorting
 from app.tui.teaching import Teaching
 from app.tui.titles import Titles
 from app.tui.transcript import ReplyView
@@ -41,12 +41,11 @@ WIDE = 100
 SLIM = 60
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(OpenConversationActions, Screen[None]):
     """One conversation at a time, and everything that can be done about it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop", show=False),
-        Binding("enter", "story", show=False),
         *(command.binding for command in CHAT),
     ]
     AUTO_FOCUS = "Composer"
@@ -280,6 +279,14 @@ class ChatScreen(Screen[None]):
         found = self._sidebar.conversation(event.conversation)
         if found is not None:
             self._sorting.do(event.deed, found)
+
+    def sort_open(self, deed: Deed) -> None:
+        """What the list's keys do, to the conversation that is open."""
+        found = self._sidebar.conversation(self._view.conversation or "")
+        if found is None:
+            self._tell("There is no conversation yet")
+        else:
+            self._sorting.do(deed, found)
 
     def _gone(self, conversation: str) -> None:
         if conversation == self._view.conversation:

@@ -43,7 +43,7 @@ class IncognitoScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", priority=True, show=False),
-        Binding("f10", "leave", priority=True, show=False),
+        Binding("alt+i", "leave", priority=True, show=False),
         Binding("ctrl+s", "copy_reply", priority=True, show=False),
         Binding("f1", "app.help", priority=True, show=False),
     ]

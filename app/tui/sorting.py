@@ -132,3 +132,29 @@ class Sorting:
 
     def _refused(self, error: MynahError) -> None:
         self._screen.notify(str(error), severity="warning", markup=False)
+
+
+class OpenConversationActions:
+    """Actions of a screen on the conversation that is open in it: what the list's keys do, as commands by name."""
+
+    def sort_open(self, deed: Deed) -> None:
+        """Do something to the open conversation."""
+        raise NotImplementedError
+
+    def action_rename(self) -> None:
+        self.sort_open(Deed.RENAME)
+
+    def action_pin_conversation(self) -> None:
+        self.sort_open(Deed.PIN)
+
+    def action_archive(self) -> None:
+        self.sort_open(Deed.ARCHIVE)
+
+    def action_tags(self) -> None:
+        self.sort_open(Deed.TAG)
+
+    def action_privacy(self) -> None:
+        self.sort_open(Deed.DIALS)
+
+    def action_forget(self) -> None:
+        self.sort_open(Deed.DELETE)

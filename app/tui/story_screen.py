@@ -24,7 +24,7 @@ class StoryScreen(ModalScreen[None]):
     """The story of a reply. ``changed`` is called when the line under the reply may differ."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f12,q,enter,ctrl+c", "dismiss", "back", key_display="Esc"),
+        Binding("escape,f12,alt+w,q,enter,ctrl+c", "dismiss", "back", key_display="Esc"),
         Binding("f", "flip", "turn the verdict over"),
     ]
 
