@@ -67,6 +67,9 @@ FILTERS = {
 }
 """The filters, with what each takes."""
 
+TRIGRAM = 3
+"""Characters from which on the index answers."""
+
 _FILTER = re.compile(rf"(?<!\S)({'|'.join(FILTERS)}):(\S+)", re.IGNORECASE)
 _DAYS = re.compile(r"(\d{1,5})d")
 
@@ -132,30 +135,47 @@ def find(store: Store, sought: Sought, limit: int = 50) -> list[Hit]:
     """
     if sought.empty:
         raise UsageError("there is nothing to search for: give a word or a filter such as rated:down")
-    conditions: list[str] = []
-    values: list[object] = []
-    if sought.words:
-        condition, value = search.matching(sought.words)
-        conditions.append(condition)
-        values.append(value)
-    else:
-        conditions.append("messages.role = ?")
-        values.append(Role.ASSISTANT)
-    for condition, given in (*_of_conversation(sought), *_of_message(sought)):
-        conditions.append(condition)
-        values += given
-    said = list(_of_reply(sought))
-    if said:
-        fits = " AND ".join(condition for condition, _ in said)
-        conditions.append(
-            f"EXISTS (SELECT 1 FROM messages AS reply WHERE (reply.id = messages.id OR reply.parent = messages.id) "
-            f"AND reply.role = ? AND {fits})"
+    if sought == Sought(sought.words):
+        return search.search(store, sought.words, limit)
+    conditions = [_words(sought), *_of_conversation(sought), *_of_message(sought)]
+    replies = _of_reply(sought)
+    if replies:
+        fits = " AND ".join(condition for condition, _ in replies)
+        given = [value for _, values in replies for value in values]
+        conditions.append((f"EXISTS ({_ITS_REPLY} AND {fits})", [Role.ASSISTANT, *given]))
+    rows = store.conn.execute(
+        "SELECT messages.id, messages.conversation, conversations.title, messages.role, messages.text, "
+        "messages.created FROM messages JOIN conversations ON conversations.id = messages.conversation "
+        f"WHERE conversations.keep_history = 'allow' AND {' AND '.join(condition for condition, _ in conditions)} "
+        "ORDER BY messages.rowid DESC LIMIT ?",
+        [*(value for _, values in conditions for value in values), limit],
+    )
+    return [
+        Hit(
+            row["conversation"],
+            row["title"],
+            row["id"],
+            Role(row["role"]),
+            search.excerpt(row["text"], sought.words),
+            row["created"],
         )
-        values += [Role.ASSISTANT, *(value for _, given in said for value in given)]
-    return search.hits(store, " AND ".join(conditions), values, sought.words, limit)
+        for row in rows
+    ]
 
 
 _Condition = tuple[str, list[object]]
+
+
+def _words(sought: Sought) -> _Condition:
+    """Containing the words, by the trigram index where they are long enough for it."""
+    # SQLite ends a text at a NUL, which would leave the quoted string open.
+    words = sought.words.replace("\x00", "")
+    if not words:
+        return "messages.role = ?", [Role.ASSISTANT]
+    if len(words) >= TRIGRAM:
+        quoted = '"' + words.replace('"', '""') + '"'
+        return "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)", [quoted]
+    return "instr(lower(messages.text), lower(?)) > 0", [words]
 
 
 def _of_conversation(sought: Sought) -> list[_Condition]:
@@ -181,6 +201,10 @@ def _of_message(sought: Sought) -> list[_Condition]:
     return found
 
 
+_ITS_REPLY = (
+    "SELECT 1 FROM messages AS reply WHERE (reply.id = messages.id OR reply.parent = messages.id) "
+    "AND reply.role = ?"
+)
 _RATED = (
     "(SELECT value FROM signals WHERE message = reply.id AND kind = ? AND source = ? "
     "ORDER BY rowid DESC LIMIT 1) = ?"

@@ -6,7 +6,6 @@ inside Chinese, Japanese or Korean text. Here the query is one quoted string on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from store.db import Store
@@ -32,30 +31,22 @@ def search(store: Store, query: str, limit: int = 50) -> list[Hit]:
 
     The trigram index answers from three characters on; below that the text is scanned.
     """
-    wanted = _cleaned(query)
+    # SQLite ends a text at a NUL, which would leave the quoted string open.
+    wanted = query.replace("\x00", "").strip()
     if not wanted:
         return []
-    condition, value = matching(wanted)
-    return hits(store, condition, [value], wanted, limit)
-
-
-def matching(words: str) -> tuple[str, str]:
-    """The SQL condition on `messages` for containing the words, and the value to bind."""
-    wanted = _cleaned(words)
     if len(wanted) >= TRIGRAM:
-        return "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)", _quoted(
-            wanted
+        condition, value = (
+            "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)",
+            _quoted(wanted),
         )
-    return "messages.text LIKE ? ESCAPE '\\'", _like(wanted)
-
-
-def hits(store: Store, condition: str, values: Sequence[object], words: str, limit: int) -> list[Hit]:
-    """The messages that fit an SQL condition on `messages` and `conversations`, newest first."""
+    else:
+        condition, value = "messages.text LIKE ? ESCAPE '\\'", _like(wanted)
     rows = store.conn.execute(
         "SELECT messages.id, messages.conversation, conversations.title, messages.role, messages.text, "
         "messages.created FROM messages JOIN conversations ON conversations.id = messages.conversation "
-        f"WHERE conversations.keep_history = 'allow' AND {condition} ORDER BY messages.rowid DESC LIMIT ?",
-        (*values, limit),
+        f"WHERE {condition} ORDER BY messages.rowid DESC LIMIT ?",
+        (value, limit),
     )
     return [
         Hit(
@@ -63,16 +54,11 @@ def hits(store: Store, condition: str, values: Sequence[object], words: str, lim
             row["title"],
             row["id"],
             Role(row["role"]),
-            _excerpt(row["text"], _cleaned(words)),
+            excerpt(row["text"], wanted),
             row["created"],
         )
         for row in rows
     ]
-
-
-def _cleaned(query: str) -> str:
-    # SQLite ends a text at a NUL, which would leave the quoted string open.
-    return query.replace("\x00", "").strip()
 
 
 def _quoted(text: str) -> str:
@@ -85,7 +71,8 @@ def _like(text: str) -> str:
     return f"%{escaped}%"
 
 
-def _excerpt(text: str, wanted: str, width: int = 100) -> str:
+def excerpt(text: str, wanted: str, width: int = 100) -> str:
+    """One line of a text around what was looked for in it."""
     at = max(text.lower().find(wanted.lower()), 0)
     start = max(at - width // 3, 0)
     piece = " ".join(text[start : start + width].split())

@@ -31,10 +31,11 @@ class Priority(IntEnum):
 
 
 class Serve(StrEnum):
-    """Which weights a reply wants."""
+    """Which weights a reply wants. ``NAMED``: those of the job's ``adapter``, live or not."""
 
     ACTIVE = "active"
     BASE = "base"
+    NAMED = "named"
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,7 @@ class Recorder(Protocol):
 
 @dataclass(eq=False)
 class Job:
-    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
-
-    ``adapter`` is one that was asked for by name, whatever serves.
-    """
+    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread."""
 
     id: str
     client: str

@@ -16,7 +16,7 @@ from app.host.jobs import Serve
 from app.host.runtime import Runtime
 from store import adapters
 from store.db import Store
-from store.errors import AdapterFileError, UsageError
+from store.errors import AdapterFileError
 
 log = logging.getLogger("mynah.host")
 
@@ -43,16 +43,19 @@ class Versions:
         self.current = BASE
 
     def attach(self, serve: Serve, adapter: str | None = None) -> Version:
-        """Attach what a reply should be computed with; returns it. ``adapter`` is one that was asked for by name.
+        """Attach what a reply should be computed with; returns it. ``adapter`` is the one that is named.
 
         Raises:
-            MynahError: the adapter asked for does not exist, is of another model, or its file does not load.
+            AdapterFileError: the named adapter cannot be loaded; nothing serves in its place.
         """
-        if adapter is not None:
-            return self._attach_named(adapter)
         if serve is Serve.BASE:
             self._switch(BASE, None)
             return BASE
+        if serve is Serve.NAMED:
+            assert adapter is not None
+            named = Version(adapter, adapters.get(self._store, adapter).version, 1.0)
+            self._switch(named, self._file(named))
+            return named
         serving = adapters.active(self._store, self._runtime.info.base_hash)
         while serving.adapter is not None and serving.scale > 0.0:
             wanted = Version(serving.adapter.id, serving.adapter.version, serving.scale)
@@ -67,15 +70,6 @@ class Versions:
                 return wanted
         self._switch(BASE, None)
         return BASE
-
-    def _attach_named(self, adapter: str) -> Version:
-        """For a comparison: nothing else answers in its place, and its state does not change."""
-        found = adapters.get(self._store, adapter)
-        if found.base_hash != self._runtime.info.base_hash:
-            raise UsageError(f"adapter {adapter} was made for another model: switch to that model first")
-        wanted = Version(found.id, found.version, 1.0)
-        self._switch(wanted, self._file(wanted))
-        return wanted
 
     def outdated(self) -> bool:
         """Whether something else than the attached version should serve now."""
