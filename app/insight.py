@@ -71,6 +71,11 @@ class Insight(ABC):
         """
         return finding.find(self.store, finding.parse(text), limit)
 
+    def reply_to(self, message: str) -> str | None:
+        """The newest reply to one of the owner's messages."""
+        below = conversations.children(self.store, message)
+        return below[-1].id if below else None
+
     def archived(self, limit: int = 200) -> list[Conversation]:
         """The conversations that are out of the list."""
         return conversations.list_(self.store, limit, Shelf.ARCHIVED)

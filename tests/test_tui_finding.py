@@ -82,6 +82,7 @@ async def test_filters_narrow_and_a_wrong_one_says_what_it_takes(service: Script
     async with chatting(service) as chat:
         hits = await sought(chat, "egg rated:down")
         await chat.until(lambda: hits.option_count == 1)
+        await chat.until(lambda: "ten hours" in chat.app.screen.query_one(Page).text)
         assert "1 found" in chat.seen(".explanation")
         box = chat.app.screen.query_one(Input)
         box.value = "egg rated:sideways"

@@ -148,7 +148,8 @@ class FindScreen(ModalScreen[Hit | None]):
         """The question and the reply of a hit, and what became of it."""
         shown = self._service.message(hit.message)
         if shown.message.role is Role.USER:
-            return context(hit, shown, None)
+            reply = self._service.reply_to(hit.message)
+            return context(hit, shown, self._service.message(reply) if reply else None)
         parent = shown.message.parent
         return context(hit, self._service.message(parent) if parent else None, shown)
 
