@@ -34,8 +34,9 @@ check: $(VENV)/.installed-test ## Lint, types and import contracts alone
 	@echo "== import contracts"
 	@PYTHONPATH=. $(BIN)/lint-imports --cache-dir .cache/import-linter
 
-docs: $(VENV)/.installed-test ## Write docs/commands.md from the commands' own help
+docs: $(VENV)/.installed-test ## Write docs/commands.md and docs/settings.md from the program's own help
 	@$(BIN)/python -m tests.write_commands_page
+	@$(BIN)/python -m tests.write_settings_page
 
 lock: $(VENV)/.installed-test ## Write constraints.txt from what is installed
 	@{ head -2 constraints.txt; $(BIN)/pip freeze --all --exclude mynah-chat | sed 's/+.*//'; } > $(VENV)/lock

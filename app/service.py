@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
+from app.insight import Insight
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
-from store import adapters, consent, conversations, ids, runs, search, settings, signals, units
+from store import adapters, consent, conversations, ids, runs, search, settings, signals, units, verdicts
 from store.adapters import Adapter, Serving
 from store.consent import Change, Dials
 from store.conversations import Conversation, Message
@@ -31,6 +32,7 @@ from store.search import Hit
 from store.signals import Signal
 from store.types import Consent, Dial, Role, RunOutcome, RunState, SignalKind, Trigger, UnitState, UnitUse
 from store.units import Fate, Unit
+from store.verdicts import Verdict
 
 POLL_SECONDS = 0.1
 
@@ -46,6 +48,7 @@ class ThreadMessage:
     fate: Fate | None
     sibling: int
     siblings: list[str]
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,10 @@ class Thread:
 
 @dataclass(frozen=True)
 class LearningStatus:
-    """What the learner is about. ``needed`` more units start a run by themselves; 0 means one is due."""
+    """What the learner is about. ``needed`` more units start a run by themselves; 0 means one is due.
+
+    ``usual`` is how many seconds a run takes as a rule, None before the first.
+    """
 
     paused: bool
     waiting: list[Unit]
@@ -66,6 +72,7 @@ class LearningStatus:
     needed: int
     run: Run | None
     last: Run | None
+    usual: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ class Snapshot:
     data_version: int
 
 
-class Service:
+class Service(Insight):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:
@@ -226,6 +233,14 @@ class Service:
         signal = signals.record(store, message, SignalKind.CORRECTION, text=text.strip())
         return Receipt(signal, units.fate(store, message))
 
+    def flip(self, message: str) -> Receipt:
+        """Turn over the verdict on whether a reply's question was asked again.
+
+        Raises:
+            UsageError: nothing followed the reply.
+        """
+        return Receipt(verdicts.flip(self.store, message), units.fate(self.store, message))
+
     def note(self, message: str, kind: SignalKind) -> None:
         """Record that the owner copied, stopped or regenerated a reply."""
         signals.record(self.store, message, kind, value=1.0)
@@ -247,6 +262,7 @@ class Service:
             needed=max(enough - len(units.fresh(store)), 0),
             run=open_runs[0] if open_runs else None,
             last=last,
+            usual=self.usual_seconds(),
         )
 
     def learn_now(self) -> Run:
@@ -329,7 +345,9 @@ class Service:
 
     def pin(self, adapter: str | None) -> None:
         """Keep what is active (or an adapter, which is then activated) until it is unpinned with None."""
-        if adapter is not None:
+        serving = self.serving().adapter
+        if adapter is not None and (serving is None or serving.id != adapter):
+            # One that serves keeps the strength it serves with.
             self.use(adapter)
         settings.put(self.store, settings.PINNED, adapter)
 
@@ -387,9 +405,11 @@ class Service:
     def _shown(self, message: Message, versions: dict[str, int]) -> ThreadMessage:
         store = self.store
         beside = [other.id for other in conversations.siblings(store, message.id)]
-        rating, corrected = None, False
+        rating, corrected, verdict = None, False, None
         if message.role is Role.ASSISTANT:
-            for signal in signals.all_of(store, message.id):
+            said = signals.all_of(store, message.id)
+            verdict = verdicts.standing(said)
+            for signal in said:
                 if signal.kind is SignalKind.THUMB:
                     rating = signal.value or None
                 corrected = corrected or signal.kind is SignalKind.CORRECTION
@@ -401,6 +421,7 @@ class Service:
             fate=units.fate(store, message.id),
             sibling=beside.index(message.id),
             siblings=beside,
+            verdict=verdict,
         )
 
     def _taught(self, unit: Unit, use: UnitUse) -> Taught:

@@ -22,7 +22,7 @@ from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
 from store.replay import Recorded
-from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role
+from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role, Shelf
 
 TITLE_LENGTH = 60
 
@@ -71,6 +71,9 @@ class Conversation:
     head: str | None
     train: Consent
     messages: int = 0
+    pinned: str | None = None
+    archived: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -337,8 +340,7 @@ def select(store: Store, message: str) -> str:
 def get(store: Store, conversation: str) -> Conversation:
     """One conversation by its full id."""
     row = store.conn.execute(
-        "SELECT *, (SELECT count(*) FROM messages WHERE conversation = conversations.id) AS messages "
-        "FROM conversations WHERE id = ?",
+        f"SELECT {_HEAD_COLUMNS} FROM conversations WHERE id = ?",
         (conversation,),
     ).fetchone()
     if row is None:
@@ -346,12 +348,13 @@ def get(store: Store, conversation: str) -> Conversation:
     return _conversation(row)
 
 
-def list_(store: Store, limit: int = 200) -> list[Conversation]:
-    """The conversations that are kept in history, the last used first."""
+def list_(store: Store, limit: int = 200, shelf: Shelf = Shelf.OPEN) -> list[Conversation]:
+    """The conversations of a shelf that are kept in history: pinned ones first, then the last used first."""
     rows = store.conn.execute(
-        "SELECT *, (SELECT count(*) FROM messages WHERE conversation = conversations.id) AS messages "
-        "FROM conversations WHERE keep_history = 'allow' ORDER BY updated DESC, rowid DESC LIMIT ?",
-        (limit,),
+        f"SELECT {_HEAD_COLUMNS} FROM conversations WHERE keep_history = 'allow' "
+        "AND (?1 = 'all' OR (archived IS NULL) = (?1 = 'open')) "
+        "ORDER BY pinned IS NULL, updated DESC LIMIT ?2",
+        (shelf, limit),
     )
     return [_conversation(row) for row in rows]
 
@@ -413,6 +416,11 @@ def path_hash(parent: str, role: Role, text: str) -> str:
     return hashlib.sha256("\x00".join((parent, role, text)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+_HEAD_COLUMNS = (
+    "*, (SELECT count(*) FROM messages WHERE conversation = conversations.id) AS messages, "
+    "(SELECT json_group_array(tag) FROM (SELECT tag FROM tags WHERE conversation = conversations.id ORDER BY tag)) "
+    "AS tags"
+)
 _COLUMNS = (
     "messages.id, conversation, parent, role, text, status, created, base_hash, adapter, scale, "
     "finish_reason, error_class, error, left_out, usage, timings, sampler"
@@ -451,6 +459,9 @@ def _conversation(row: sqlite3.Row) -> Conversation:
         row["head"],
         Consent(row["train"]),
         row["messages"],
+        row["pinned"],
+        row["archived"],
+        tuple(json.loads(row["tags"])),
     )
 
 

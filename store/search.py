@@ -56,14 +56,15 @@ def _hits(store: Store, some: Sequence[int], wanted: str) -> list[Hit]:
             row["title"],
             row["id"],
             Role(row["role"]),
-            _excerpt(row["text"], wanted),
+            excerpt(row["text"], wanted),
             row["created"],
         )
         for row in rows
     ]
 
 
-def _excerpt(text: str, wanted: str, width: int = 100) -> str:
+def excerpt(text: str, wanted: str, width: int = 100) -> str:
+    """One line of a text around what was looked for in it."""
     at = max(text.lower().find(wanted.lower()), 0)
     start = max(at - width // 3, 0)
     piece = " ".join(text[start : start + width].split())

@@ -21,6 +21,7 @@ PRIVACY_WORDS: Final = "privacy.words"
 KEEP_HISTORY: Final = "consent.history"
 FEED_MEMORY: Final = "consent.memory"
 TRAIN: Final = "consent.train"
+TITLES: Final = "chat.titles"
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
@@ -36,6 +37,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     KEEP_HISTORY: "allow",
     FEED_MEMORY: "allow",
     TRAIN: "allow",
+    TITLES: True,
 }
 
 

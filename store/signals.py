@@ -49,8 +49,11 @@ def record(
     text: str | None = None,
     source: SignalSource = SignalSource.USER,
     confidence: float = 1.0,
+    supersedes: str | None = None,
 ) -> Signal:
     """Append a signal to a reply and refresh its learning unit. The same kind from the same source is superseded.
+
+    ``supersedes`` names another signal that this one turns over: the owner's word against a rule's.
 
     Raises:
         UsageError: the message is not a reply, or still being written.
@@ -74,7 +77,7 @@ def record(
             source,
             confidence,
             now(),
-            earlier["id"] if earlier else None,
+            earlier["id"] if earlier else supersedes,
         )
         connection.execute(
             "INSERT INTO signals (id, message, kind, value, text, source, confidence, created, supersedes) "

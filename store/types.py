@@ -63,6 +63,14 @@ class Dial(StrEnum):
     TRAIN = "train"
 
 
+class Shelf(StrEnum):
+    """Which conversations are looked through."""
+
+    OPEN = "open"
+    ARCHIVED = "archived"
+    ALL = "all"
+
+
 class SignalKind(StrEnum):
     """What happened to a reply after it was given."""
 
@@ -161,6 +169,15 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     ENOUGH_UNITS = "enough-units"
     IDLE = "idle"
+
+
+class Scope(StrEnum):
+    """What a request to forget is about."""
+
+    MESSAGE = "message"
+    CONVERSATION = "conversation"
+    ADAPTER = "adapter"
+    ALL = "all"
 
 
 class Actor(StrEnum):

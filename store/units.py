@@ -33,6 +33,7 @@ from store.types import (
 TRUST: dict[SignalSource, float] = {SignalSource.USER: 1.0, SignalSource.RULE: 0.5, SignalSource.JUDGE: 0.3}
 TAKEN_BACK = "the rating was taken back"
 NO_CONSENT = "this conversation may not be trained on"
+OVERTURNED = "you said that nothing was asked again"
 HOLDS_KEY = "it contains what looks like a password or key"
 
 
@@ -118,9 +119,11 @@ def draft(signals: Sequence[sqlite3.Row], reply_text: str) -> Draft | None:
             TRUST[SignalSource.USER],
             used,
         )
-    for source in (SignalSource.RULE, SignalSource.JUDGE):
+    for source in (SignalSource.USER, SignalSource.RULE, SignalSource.JUDGE):
         requery = latest.get((SignalKind.REQUERY, source))
         # The owner's explicit "no opinion" (a cleared thumb) also silences what the rules think they saw.
+        if source is SignalSource.USER and requery is not None and not requery["value"]:
+            return None
         if requery is not None and requery["value"] and thumb is None:
             weight = TRUST[source] * float(requery["confidence"])
             note = provenance.own_words(requery["text"] or hint or "") or None
@@ -143,7 +146,10 @@ def refresh(store: Store, message: str) -> Unit | None:
         made = draft(rows, reply.text)
         if made is None:
             if existing is not None:
-                _set_state(connection, existing["id"], UnitState.REFUSED, TAKEN_BACK)
+                overturned = rows[-1]["kind"] == SignalKind.REQUERY
+                _set_state(
+                    connection, existing["id"], UnitState.REFUSED, OVERTURNED if overturned else TAKEN_BACK
+                )
             return None if existing is None else get(store, existing["id"])
         consent = conversations.get(store, reply.conversation).train
         refusal = _refusal(store, reply, made, consent)
@@ -178,6 +184,7 @@ def refresh(store: Store, message: str) -> Unit | None:
             return get(store, unit)
         unchanged = existing["content_hash"] == content and existing["reason"] not in (
             TAKEN_BACK,
+            OVERTURNED,
             HOLDS_KEY,
             NO_CONSENT,
         )

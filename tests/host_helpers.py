@@ -79,6 +79,7 @@ class Desk:
         max_tokens: int = 512,
         stops: tuple[str, ...] = (),
         serve: Serve = Serve.ACTIVE,
+        adapter: str | None = None,
         incognito: bool = False,
         recorder: Recorder | None = None,
     ) -> Answer:
@@ -98,6 +99,7 @@ class Desk:
             sink=events.put,
             stops=stops,
             serve=serve,
+            adapter=adapter,
             left_out=fitted.left_out,
         )
         self.engine.submit(job)

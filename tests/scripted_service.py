@@ -20,7 +20,7 @@ from store.conversations import ReplyEnd, ReplyStart
 from store.errors import MynahError
 from store.home import Home
 from store.runs import Run
-from store.types import FinishReason, MessageStatus, RunOutcome, Trigger, UnitUse
+from store.types import Consent, Dial, FinishReason, MessageStatus, RunOutcome, Scope, Trigger, UnitUse
 
 BASE = "b" * 64
 MODEL = "SmolLM2-135M-Instruct"
@@ -60,6 +60,30 @@ class ScriptedTurn:
                 event.set()
 
 
+@dataclass(frozen=True)
+class Turned:
+    """What turning a dial came to."""
+
+    dials: dict[Dial, Consent]
+    along: tuple[Dial, ...] = ()
+    refused: int = 2
+    queued: int = 0
+    taught: tuple[str, ...] = ("a1",)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What forgetting will undo."""
+
+    messages: int
+    ratings: int
+    versions: list[int]
+    serving_moves: bool
+    serving: str | None
+    backups: list[str]
+    retrain: bool = True
+
+
 class ScriptedService(Service):
     """The real service, with a scripted model in the place of the host."""
 
@@ -72,6 +96,8 @@ class ScriptedService(Service):
         self.host_may_start: threading.Event | None = None
         self.host_starts = 0
         self.up = False
+        self.dials: dict[str, dict[Dial, Consent]] = {}
+        self.titles = False
 
     def base_hash(self) -> str:
         return BASE
@@ -100,8 +126,27 @@ class ScriptedService(Service):
         turn.close()
         return True
 
+    def wants_titles(self) -> bool:
+        return self.titles
+
     def learn_now(self) -> Run:
         return runs.request(self.store, Trigger.MANUAL)
+
+    def consent(self, conversation: str | None = None) -> dict[Dial, Consent]:
+        return dict(self.dials.setdefault(conversation or "", dict.fromkeys(Dial, Consent.ALLOW)))
+
+    def set_consent(self, conversation: str, dial: Dial, value: Consent) -> Turned:
+        self.consent(conversation)
+        self.dials[conversation][dial] = value
+        return Turned(dict(self.dials[conversation]))
+
+    def forget_preview(self, scope: Scope, target: str) -> Undone:
+        return Undone(
+            messages=2, ratings=1, versions=[1], serving_moves=True, serving=None, backups=["/b [/]"]
+        )
+
+    def forget(self, scope: Scope, target: str) -> None:
+        conversations.delete(self.store, target)
 
     def snapshot(self) -> Snapshot:
         host = {"model": MODEL, "context": CONTEXT, "generating": None, "queue": 0} if self.up else None
@@ -110,6 +155,9 @@ class ScriptedService(Service):
     def play(self, turn: ScriptedTurn) -> Iterator[TurnEvent]:
         """Do to the store what the host does, and tell what the host tells."""
         store, request, script = self.store, turn.request, turn.script
+        if request.incognito:
+            yield from self._unkept(turn)
+            return
         conversation, parent = self._parent(request)
         if script.ahead:
             yield Queued(script.ahead, conversation, parent)
@@ -131,6 +179,33 @@ class ScriptedService(Service):
         if script.may_end is not None:
             script.may_end.wait(10)
         yield self._end(turn, reply.id, conversation, said, adapter)
+
+    def _unkept(self, turn: ScriptedTurn) -> Iterator[TurnEvent]:
+        """A reply that nothing is kept of."""
+        request = turn.request
+        serving = self.serving().adapter
+        adapter = None if request.base else request.adapter or (serving.id if serving else None)
+        job = f"j{len(self.requests)}"
+        self.turns[job] = turn
+        yield Queued(turn.script.ahead)
+        yield Started(job, None, None, None, adapter)
+        if turn.script.may_start is not None:
+            turn.script.may_start.wait(10)
+        said = ""
+        for piece in turn.script.pieces:
+            if turn.stopped.is_set():
+                break
+            said += piece
+            yield Token(piece)
+        if turn.script.may_end is not None:
+            turn.script.may_end.wait(10)
+        self.turns.pop(job, None)
+        if turn.script.fails_after is not None:
+            yield turn.script.fails_after
+            return
+        finish = FinishReason.CANCELLED if turn.stopped.is_set() else FinishReason.STOP
+        usage = {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+        yield Done(None, None, said, adapter, finish, usage, {"tokens_per_second": 41.0, "total": 1.0})
 
     def _end(
         self, turn: ScriptedTurn, reply: str, conversation: str, said: str, adapter: str | None

@@ -263,6 +263,31 @@ def test_base_can_be_asked_for(at: Desk) -> None:
     assert at.ask("version").done().adapter == adapter
 
 
+def test_a_version_asked_for_by_name_answers_whatever_serves(at: Desk) -> None:
+    older, serving = live_adapter(at.store, b"older"), live_adapter(at.store, b"serving")
+    before = adapters.active(at.store, BASE_HASH)
+    assert at.ask("version", serve=Serve.NAMED, adapter=older, incognito=True).done().text == f"{older}*1"
+    assert at.ask("version").done().text == f"{serving}*1"
+    assert adapters.active(at.store, BASE_HASH) == before
+
+
+def test_a_version_asked_for_by_name_that_cannot_be_loaded_says_so_and_stays_what_it_is(at: Desk) -> None:
+    broken, serving = live_adapter(at.store, BROKEN), live_adapter(at.store, b"serving")
+    for wanted in (broken, "nosuch"):
+        failure = at.ask("version", serve=Serve.NAMED, adapter=wanted, incognito=True).failed()
+        assert failure.message
+    assert adapters.get(at.store, broken).state is AdapterState.RETIRED
+    assert at.ask("version").done().text == f"{serving}*1"
+
+
+def test_a_comparison_does_not_cost_the_open_conversation_its_warm_prefix(at: Desk) -> None:
+    text = "echo " + "word " * 60
+    at.ask(text).done()
+    at.ask("echo something else entirely", incognito=True, serve=Serve.BASE).done()
+    assert at.engine._last_prompt[:20] == at.runtime.fit([Turn(Role.USER, text)], 4).tokens[:20]
+    assert at.runtime.vocab.text(at.engine._last_prompt).count("word") >= 60
+
+
 def test_versions_share_no_cache(at: Desk) -> None:
     text = "echo " + "word " * 60
     at.ask(text).done()

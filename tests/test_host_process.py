@@ -306,6 +306,28 @@ def test_incognito_conversation_is_written_nowhere(home: Home) -> None:
             assert b"zebra" not in content, file
 
 
+def test_what_is_asked_aside_waits_for_everybody_else(home: Home) -> None:
+    ended: list[str] = []
+
+    def follow(client: HostClient, text: str, **fields: object) -> None:
+        ask(client, text, **fields)
+        ended.append(text)
+
+    with scripted_host(home) as client, ThreadPoolExecutor(3) as pool:
+        held = client.turn(TurnRequest(text="hang 1000"))
+        events = iter(held)
+        while not isinstance(next(events), Token):
+            pass
+        asked = [pool.submit(follow, client, "echo aside", aside=True, incognito=True)]
+        eventually(lambda: client.status()["queue"] == 1)
+        asked.append(pool.submit(follow, client, "echo urgent"))
+        eventually(lambda: client.status()["queue"] == 2)
+        held.close()
+        for each in asked:
+            each.result(WAIT)
+    assert ended == ["echo urgent", "echo aside"]
+
+
 def test_shutdown_ends_it_and_saves_the_reply_under_way(home: Home) -> None:
     with scripted_host(home) as client:
         seen: list[TurnEvent] = []

@@ -212,7 +212,9 @@ async def test_conversations_are_listed_opened_found_renamed_and_deleted(service
         await chat.until(
             lambda: "How long do I boil an egg?!" in chat.app.screen.query_one(Sidebar).titles.values()
         )
-        await chat.press("d", "y")
+        await chat.press("d")
+        await chat.until(lambda: "This will undo" in chat.seen("Page Static"))
+        await chat.press("y")
         await chat.until(lambda: [c.id for c in service.conversations()] == [rivers])
         await chat.until(lambda: chat.view.conversation is None)
 

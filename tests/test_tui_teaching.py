@@ -10,6 +10,7 @@ from textual.widgets import OptionList
 
 from app.tui.choice_bar import ChoiceBar
 from app.tui.dialogs import EditDialog, Editor
+from app.tui.pages import Page
 from store import runs
 from store.home import Home
 from store.reasons import REASONS, Reason
@@ -200,9 +201,9 @@ async def test_the_versions_screen_tells_what_was_learned(service: ScriptedServi
         await chat.press("f3")
         listing = chat.app.screen.query_one(OptionList)
         await chat.until(lambda: listing.option_count == 2)
-        shown = chat.app.screen.query_one("#detail")
-        await chat.until(lambda: "Learned from" in text_of(shown))
-        story = text_of(shown)
+        shown = chat.app.screen.query_one("#detail", Page)
+        await chat.until(lambda: "Learned from" in shown.text)
+        story = shown.text
         assert "question 0 [red]" in story
         assert "right 0 [/]" in story
         assert "Test passed" in story
@@ -220,15 +221,6 @@ async def test_the_versions_screen_tells_what_was_learned(service: ScriptedServi
         await chat.press("escape")
         await chat.until(lambda: chat.app.screen is chat.app.screen_stack[0])
         assert chat.composer.has_focus
-
-
-def text_of(widget: object) -> str:
-    """What a widget drew, line by line."""
-    from textual.widget import Widget
-
-    assert isinstance(widget, Widget)
-    height = widget.size.height
-    return "\n".join("".join(segment.text for segment in widget.render_line(row)) for row in range(height))
 
 
 @pytest.mark.parametrize("size", [(40, 20), (80, 24), (120, 36)])
@@ -260,10 +252,10 @@ async def test_the_versions_screen_says_what_waits_and_why_one_is_not_used(servi
         listing = chat.app.screen.query_one(OptionList)
         await chat.until(lambda: listing.option_count == 2)
         await chat.press("home")
-        shown = chat.app.screen.query_one("#detail")
-        await chat.until(lambda: "Waiting (2)" in text_of(shown))
-        assert "Not used (1)" in text_of(shown)
-        assert "the rating was taken back" in text_of(shown)
+        shown = chat.app.screen.query_one("#detail", Page)
+        await chat.until(lambda: "Waiting (2)" in shown.text)
+        assert "Not used (1)" in shown.text
+        assert "the rating was taken back" in shown.text
         await chat.press("enter", "p")
         await chat.until(lambda: "not made yet" in chat.toasts)
         assert service.serving().adapter is None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList
 
 from app.host.events import Failed
+from app.tui.pages import Page
 from app.tui.sidebar import Sidebar
 from app.tui.transcript import QuestionView
 from store.errors import HostUnavailable
@@ -70,14 +71,42 @@ async def test_nasty_text_is_shown_in_what_was_learned(service: ScriptedService)
         await chat.press("f3")
         listing = chat.app.screen.query_one(OptionList)
         await chat.until(lambda: listing.option_count == 3)
-        story = chat.app.screen.query_one("#detail", Static)
+        story = chat.app.screen.query_one("#detail", Page)
         for row in ("home", "down"):
             await chat.press(row)
-            await chat.until(lambda: story.size.height > 2 * len(NASTY))
+            await chat.until(lambda: story.text.count("\n") > 2 * len(NASTY))
+        for key in ("c", "3", "4"):
+            await chat.press(key)
+            await chat.pilot.pause(0.1)
         service.learned({**GATE, "passed": False, "summary": NASTY[0]}, passes=False, salt="again")
         await chat.press("escape")
         await chat.until(lambda: f"Nothing changed: {NASTY[0]}" in chat.toasts)
         assert chat.app.is_running
+
+
+async def test_nasty_text_is_shown_where_it_is_found_told_corrected_and_forgotten(
+    service: ScriptedService,
+) -> None:
+    async with chatting(service, (120, 40)) as chat:
+        for text in (NASTY[0], " ".join(NASTY)):
+            conversation, reply = service.say(f"about {text}", f"reply {text}")
+            service.rename(conversation, f"title {text}")
+            service.rate(reply, -1, note=f"note {text}")
+            service.correct(reply, f"better {text}")
+            chat.view.open(conversation)
+            await chat.until(lambda: chat.replies and chat.replies[-1].entry and chat.replies[-1].text)
+            for key in ("f12", "f8"):
+                await chat.press(key)
+                await chat.pilot.pause(0.05)
+                await chat.press("escape")
+            await chat.press("ctrl+f")
+            chat.app.screen.query_one(Input).value = NASTY[0]
+            found = chat.app.screen.query_one(OptionList)
+            await chat.until(lambda: found.option_count)
+            await chat.press("escape", "ctrl+o", "v", "escape", "d", "escape")
+            await chat.pilot.pause(0.05)
+        assert chat.app.is_running
+        assert len(chat.app.screen_stack) == 1
 
 
 async def test_a_nasty_error_of_the_host_is_one_line(service: ScriptedService) -> None:

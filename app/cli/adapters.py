@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from app.cli.compare import compare
 from app.cli.learn import gate_lines
 from app.cli.output import emit, json_option, progress, say, short_time, table
 from app.cli.session import Kind, full_id, service
@@ -24,6 +25,9 @@ def adapters() -> None:
 
     An ID is the beginning of an adapter's id, or its version as in v3.
     """
+
+
+adapters.add_command(compare)
 
 
 @adapters.command("list")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from app.cli import sorting
 from app.cli.consent import of_conversation
 from app.cli.exchange import FORMATS, import_, write_export
 from app.cli.output import emit, json_option, put, put_json, say, short_time, table
@@ -33,25 +34,29 @@ conversations.add_command(import_)
 conversations.add_command(events)
 conversations.add_command(replay)
 conversations.add_command(of_conversation)
+for command in sorting.COMMANDS:
+    conversations.add_command(command)
 
 
 @conversations.command("list")
 @_SHOWN
+@click.option("--archived", is_flag=True, help="List the archived ones instead.")
 @json_option
-def list_(limit: int, as_json: bool) -> None:
-    """List the conversations, the last used first."""
-    found = service().conversations(limit + 1)
+def list_(limit: int, archived: bool, as_json: bool) -> None:
+    """List the conversations: pinned ones, then the last used first."""
+    mynah = service()
+    found = mynah.archived(limit + 1) if archived else mynah.conversations(limit + 1)
     shown = found[:limit]
     emit(
         [_head(conversation) for conversation in shown],
         as_json,
         lambda: table(
             ("id", "last used", "messages", "title"),
-            [(each.id, short_time(each.updated), each.messages, each.title) for each in shown],
+            [(each.id, short_time(each.updated), each.messages, _title(each)) for each in shown],
         ),
     )
     if not found:
-        say("there are no conversations yet")
+        say("no conversation is archived" if archived else "there are no conversations yet")
     if len(found) > limit:
         say(f"(there are more: --limit {2 * limit})")
 
@@ -71,11 +76,15 @@ def show(conversation: str, as_json: bool) -> None:
 @_SHOWN
 @json_option
 def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find the messages that contain QUERY, newest first."""
+    """Find the messages that contain QUERY, newest first.
+
+    Filters may stand between the words: rated:up, rated:down, corrected:yes, used:v3, fate:queued, tag:WORD,
+    since:2026-11-29 or since:7d, before:2026-11-29, in:open or in:archived.
+    """
     wanted = " ".join(query)
     if not wanted.strip():
         raise UsageError("there is nothing to search for: give at least one visible character")
-    found = service().search(wanted, limit + 1)
+    found = service().find(wanted, limit + 1)
     shown = found[:limit]
     emit(
         [
@@ -170,7 +179,15 @@ def _head(conversation: Conversation) -> dict[str, Any]:
         "updated": conversation.updated,
         "source": conversation.source,
         "messages": conversation.messages,
+        "pinned": conversation.pinned,
+        "archived": conversation.archived,
+        "tags": list(conversation.tags),
     }
+
+
+def _title(conversation: Conversation) -> str:
+    tags = "".join(f" #{tag}" for tag in conversation.tags)
+    return f"{'* ' if conversation.pinned else ''}{conversation.title}{tags}"
 
 
 def _whole(thread: Thread) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from app.cli.changes import changes
 from app.cli.output import emit, json_option, say, short_time, table
 from app.cli.session import service
 from app.service import LearningStatus
@@ -18,6 +19,9 @@ from store.units import Unit
 @click.group()
 def learn() -> None:
     """Learning: start it, see what waits, pause it, its history."""
+
+
+learn.add_command(changes)
 
 
 @learn.command()
@@ -90,6 +94,7 @@ def status(as_json: bool) -> None:
         "refused": [_unit(unit) for unit in state.refused],
         "run": None if state.run is None else _run(state.run),
         "last": None if state.last is None else _run(state.last),
+        "usual_seconds": state.usual,
     }
     emit(data, as_json, lambda: _status_lines(state))
 
@@ -105,6 +110,8 @@ def _status_lines(state: LearningStatus) -> Iterator[str]:
     yield from (f"not used: {unit.id}  of message {unit.message}: {unit.reason}" for unit in state.refused)
     if state.last is not None:
         yield f"last run: {state.last.outcome}, {short_time(state.last.finished)}"
+    if state.usual is not None:
+        yield f"a run takes about {state.usual:.0f} s"
 
 
 @learn.command()

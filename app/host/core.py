@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
-from app.host.jobs import Job, Priority, Recorder, Serve
+from app.host.jobs import Exactly, Job, Priority, Recorder, Serve
 from app.host.requests import Limits
 from app.host.runtime import Runtime
 from app.host.supervisor import Supervisor
@@ -59,7 +59,7 @@ class Ask:
     priority: Priority
     keep: Keep = Keep.RECORD
     window: Window = Window.DROP_OLDEST
-    serve: Serve = Serve.ACTIVE
+    serve: Serve | Exactly = Serve.ACTIVE
     stops: tuple[str, ...] = ()
 
 

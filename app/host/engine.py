@@ -17,7 +17,7 @@ from typing import Any
 
 from app.host.events import Done, Failed, Queued, Started, Token, TurnEvent, failure_of
 from app.host.generation import Produced, evaluate_prompt, reply
-from app.host.jobs import Exactly, FairQueue, Job, Recorder, Serve
+from app.host.jobs import FairQueue, Job, Recorder, Serve
 from app.host.machine import machine_of
 from app.host.prefix import PrefixCache
 from app.host.runtime import Runtime
@@ -165,7 +165,8 @@ class Engine:
             # An evaluation that failed half-way leaves the sequences in an unknown state.
             self._cache.forget()
             _attempt(self._runtime.clear)
-        if not isinstance(job.serve, Exactly):
+        if job.recorder.conversation is not None:
+            # A comparison, a title or a replay is not what the owner goes on with.
             self._last_prompt = [*job.prompt, *out.tokens]
         self._speed = out.tokens_per_second or self._speed
         end = self._end_of(job, out, failure)

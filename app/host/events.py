@@ -23,7 +23,8 @@ class TurnRequest:
     ``continue_from`` alone answers that user message; with ``text`` it is the message under which the text is
     put, which makes a branch. ``sampler`` may hold temperature, top_p, top_k, repeat_penalty, seed and
     max_tokens; the rest is the host's default. With ``incognito`` nothing is kept, so the earlier turns come along
-    with the request. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
+    with the request. ``base`` or an ``adapter`` id answers with that instead of what serves; ``aside`` lets every
+    other request go first. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
     """
 
     text: str | None = None
@@ -34,6 +35,8 @@ class TurnRequest:
     incognito: bool = False
     incognito_turns: list[dict[str, str]] = field(default_factory=list)
     base: bool = False
+    adapter: str | None = None
+    aside: bool = False
     source: str = "chat"
 
     def resumed(self, seen: Queued | Started | None) -> TurnRequest:

@@ -51,6 +51,8 @@ def turn_request(body: object) -> TurnRequest:
         incognito=flag(fields, "incognito"),
         incognito_turns=_plain_turns(fields.get("incognito_turns")),
         base=flag(fields, "base"),
+        adapter=text(fields, "adapter"),
+        aside=flag(fields, "aside"),
         source=text(fields, "source") or "chat",
     )
     if request.text is not None and not request.text.strip():

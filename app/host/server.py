@@ -19,8 +19,8 @@ from app.host import openai_api
 from app.host.capture import read
 from app.host.core import Ask, Host, Keep
 from app.host.door import Door, body_of, status_of
-from app.host.events import to_wire
-from app.host.jobs import Priority, Serve
+from app.host.events import TurnRequest, to_wire
+from app.host.jobs import Exactly, Priority, Serve
 from app.host.replaying import replay
 from app.host.requests import limits, text, turn_request
 from app.host.sse import EventChannel, EventResponse
@@ -76,14 +76,20 @@ async def _turn(host: Host, request: Request) -> Response:
         read=lambda store: read(store, turn),
         limits=limits(turn.sampler or {}),
         client=request.headers.get("x-mynah-client", "unknown"),
-        priority=Priority.INTERACTIVE,
+        priority=Priority.PROGRAM if turn.aside else Priority.INTERACTIVE,
         keep=Keep.INCOGNITO if turn.incognito else Keep.RECORD,
-        serve=Serve.BASE if turn.base else Serve.ACTIVE,
+        serve=_wanted(turn),
     )
     channel = EventChannel()
     job = await host.admit(ask, channel.sink)
     lines = (None if event is None else to_wire(event) async for event in channel.events())
     return EventResponse(lines, job.cancelled.set)
+
+
+def _wanted(turn: TurnRequest) -> Serve | Exactly:
+    if turn.adapter is not None:
+        return Exactly(turn.adapter, 1.0)
+    return Serve.BASE if turn.base else Serve.ACTIVE
 
 
 async def _stop(host: Host, request: Request) -> Response:

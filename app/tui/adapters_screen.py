@@ -1,89 +1,92 @@
 """What was learned: each version, what it learned from, how it did in its test, and the keys to choose another.
 
 Choosing is one small row in the store, so it works while a model loads, and each choice can be taken back here.
+The list on the left is the line of descent, the newest on top. Beside it are four pages on the chosen version: its
+story, its replies beside those of the version before it, what happened when, and how content the owner was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
+from textual.widgets import OptionList, TabbedContent, TabPane
 
-from app.service import AdapterDetail, LearningStatus, Taught
-from app.tui import lineage
+from app.service import AdapterDetail, Snapshot
+from app.tui import lineage, timeline_words
 from app.tui.background import Background, Finished
+from app.tui.compare import CompareView
 from app.tui.key_line import Key, KeyLine
+from app.tui.pages import Page
 from app.tui.ports import ChatService
+from app.tui.satisfaction import Satisfaction
+from app.tui.shelf import BASE, NEXT, Shelf, VersionList
+from app.tui.strength import Strength
 from store.adapters import Adapter, Serving
 from store.errors import MynahError
-from store.types import UnitUse
-from store.units import Unit
+from store.types import AdapterState, UnitUse
 
 T = TypeVar("T")
-BASE = "base"
-NEXT = "next"
-SHOWN_UNITS = 30
 STACKED = 80
+LOOK_SECONDS = 1.0
 KEYS = (
-    Key("Esc", "back", "dismiss"),
+    Key("Esc", "back", "leave"),
     Key("Enter", "let it answer", "use"),
+    Key("C", "before/after", "compare"),
+    Key("← →", "strength", "strength(1)"),
     Key("F9", "roll back", "rollback"),
     Key("P", "pin", "pin"),
+    Key("1-4", "pages", "turn"),
     Key("F1", "help", "app.help"),
 )
 
 
-@dataclass(frozen=True)
-class Shelf:
-    """All versions, which one answers, which one is pinned, and what the next one would learn from."""
+class Pane(StrEnum):
+    """The pages beside the list, by their keys' order."""
 
-    adapters: list[Adapter]
-    serving: Serving
-    pinned: str | None
-    learning: LearningStatus
-    waiting: list[Taught]
-    refused: list[Taught]
-
-    @classmethod
-    def read(cls, service: ChatService) -> Shelf:
-        """Everything the screen shows, in one go."""
-        learning = service.snapshot().learning
-        return cls(
-            service.adapters(),
-            service.serving(),
-            service.pinned(),
-            learning,
-            [_lesson(service, unit) for unit in learning.waiting[:SHOWN_UNITS]],
-            [_lesson(service, unit) for unit in learning.refused[:SHOWN_UNITS]],
-        )
+    STORY = "story"
+    COMPARE = "compare"
+    TIMELINE = "timeline"
+    SATISFACTION = "satisfaction"
 
 
-def _lesson(service: ChatService, unit: Unit) -> Taught:
-    reply = service.message(unit.message).message
-    question = service.message(reply.parent).message.text if reply.parent else ""
-    return Taught(unit, UnitUse.TRAINED, question, reply.text)
+class Against(StrEnum):
+    """What a version's replies are shown beside."""
+
+    PARENT = "the version before it"
+    BASE = "the base model"
+
+
+_TITLES = {
+    Pane.STORY: "1 Story",
+    Pane.COMPARE: "2 Before/after",
+    Pane.TIMELINE: "3 Timeline",
+    Pane.SATISFACTION: "4 Satisfaction",
+}
 
 
 class AdaptersScreen(Screen[None]):
-    """A list of versions beside the story of the chosen one. ``chosen`` hears what the owner let answer."""
+    """A list of versions beside the pages of the chosen one. ``chosen`` hears what the owner let answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f3,q", "dismiss"),
+        Binding("escape", "leave"),
+        Binding("f3,q", "dismiss"),
         Binding("u", "use"),
+        Binding("c", "compare"),
+        Binding("b", "against_base"),
         Binding("f9,r", "rollback"),
         Binding("p", "pin"),
+        *(Binding(str(place), f"pane('{pane}')") for place, pane in enumerate(Pane, 1)),
         Binding("f1", "app.help"),
     ]
-    AUTO_FOCUS = "OptionList"
+    AUTO_FOCUS = "VersionList"
 
     def __init__(self, service: ChatService, chosen: Callable[[Serving], None]) -> None:
         super().__init__()
@@ -92,18 +95,30 @@ class AdaptersScreen(Screen[None]):
         self._background = Background(self)
         self._shelf: Shelf | None = None
         self._shown: str | None = None
+        self._detail: AdapterDetail | None = None
+        self._against = Against.PARENT
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="versions"):
-            yield OptionList(id="shelf", markup=False, compact=True)
-            with VerticalScroll(id="story", can_focus=False):
-                yield Static("", id="detail", markup=False)
+            with Vertical(id="shelf"):
+                yield VersionList(markup=False, compact=True)
+                yield Strength()
+            with TabbedContent(id="pages"):
+                with TabPane(_TITLES[Pane.STORY], id=Pane.STORY):
+                    yield Page("detail")
+                with TabPane(_TITLES[Pane.COMPARE], id=Pane.COMPARE):
+                    yield CompareView(self._service)
+                with TabPane(_TITLES[Pane.TIMELINE], id=Pane.TIMELINE):
+                    yield Page("moments")
+                with TabPane(_TITLES[Pane.SATISFACTION], id=Pane.SATISFACTION):
+                    yield Satisfaction()
         yield KeyLine(KEYS)
 
     def on_mount(self) -> None:
         self.query_one("#shelf").border_title = "Versions"
-        self.query_one("#story").border_title = "What it learned"
+        self._strength.show(None)
         self._load()
+        self.set_interval(LOOK_SECONDS, self._look)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < STACKED, "-narrow")
@@ -112,25 +127,64 @@ class AdaptersScreen(Screen[None]):
     def _finished(self, event: Finished) -> None:
         event.deliver()
 
+    # The chosen version
+
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        wanted = event.option.id
-        if wanted is None or self._shelf is None:
+        wanted, shelf = event.option.id, self._shelf
+        if wanted is None or shelf is None:
             return
-        self._shown = wanted
+        self._shown, self._detail = wanted, None
+        self._strength.show(shelf.serving.scale if wanted == shelf.live and wanted != BASE else None)
         if wanted == NEXT:
-            self._detail.update(
-                lineage.next_story(self._shelf.learning, self._shelf.waiting, self._shelf.refused)
-            )
+            self._page.show(lineage.next_story(shelf.learning, shelf.waiting, shelf.refused))
         elif wanted == BASE:
-            self._detail.update(lineage.base_story(self._shelf.serving, len(self._shelf.adapters)))
+            tally = shelf.tallies.get(None)
+            self._page.show(lineage.base_story(shelf.serving, len(shelf.adapters), tally))
         else:
             self._call(lambda: self._service.adapter(wanted), self._tell_story)
-        self.query_one("#story", VerticalScroll).scroll_home(animate=False)
+
+    def _tell_story(self, detail: AdapterDetail) -> None:
+        if detail.adapter.id == self._shown and self._shelf is not None:
+            self._detail = detail
+            self._page.show(lineage.story(detail, self._shelf.tallies.get(detail.adapter.id)))
+            self._prepare_comparison(detail)
+
+    def _prepare_comparison(self, detail: AdapterDetail) -> None:
+        """A question that the version was taught, and better one that it was only tested on."""
+        shelf = self._shelf
+        assert shelf is not None
+        order = {UnitUse.HELD_OUT: 0, UnitUse.TRAINED: 1, UnitUse.REPLAYED: 2}
+        asked = sorted(detail.taught, key=lambda each: order[each.use])
+        question = " ".join(asked[0].question.split()) if asked else ""
+        parent = shelf.version(detail.adapter.parent) if self._against is Against.PARENT else None
+        if parent is not None and parent.state is AdapterState.DELETED:
+            parent = None
+        self.query_one(CompareView).choose(parent, detail.adapter, question)
+
+    # What can be done
 
     @on(OptionList.OptionSelected)
     def _selected(self) -> None:
         self.action_use()
+
+    def action_leave(self) -> None:
+        """Back into the list, and from there to the chat."""
+        listing = self.query_one(VersionList)
+        if listing.has_focus:
+            self.dismiss()
+        else:
+            listing.focus()
+
+    def action_pane(self, pane: str) -> None:
+        """Show one of the pages."""
+        self.query_one(TabbedContent).active = pane
+
+    def action_turn(self) -> None:
+        """Show the next page."""
+        panes = [str(pane) for pane in Pane]
+        place = panes.index(self.query_one(TabbedContent).active)
+        self.action_pane(panes[(place + 1) % len(panes)])
 
     def action_use(self) -> None:
         """Let the highlighted version answer from the next turn on."""
@@ -139,6 +193,38 @@ class AdaptersScreen(Screen[None]):
             self.notify("It is not made yet. ^L in the chat makes it now.", timeout=4, markup=False)
         elif self._shown is not None:
             self._call(lambda: self._service.use(wanted), self._used)
+
+    def action_strength(self, steps: int) -> None:
+        """Move the slider of the version that answers now."""
+        if self._strength.display:
+            self._strength.move(steps)
+        else:
+            self.notify("Strength is that of the version that answers now.", timeout=3, markup=False)
+
+    @on(Strength.Chosen)
+    def _strength_chosen(self, event: Strength.Chosen) -> None:
+        shelf = self._shelf
+        if shelf is None or shelf.live == BASE or event.value == shelf.serving.scale:
+            return
+        live = shelf.live
+        self._call(lambda: self._service.use(live, event.value), self._used)
+
+    def action_compare(self) -> None:
+        """Ask the version and the one before it the same question."""
+        if self._detail is None:
+            self.notify("Choose a version: its replies are shown beside the ones before it.", markup=False)
+        elif self._detail.adapter.state is AdapterState.DELETED:
+            self.notify("The files of this version are deleted.", severity="warning", markup=False)
+        else:
+            self.action_pane(Pane.COMPARE)
+            self.query_one(CompareView).ask()
+
+    def action_against_base(self) -> None:
+        """Compare with the base model instead of the version before, or the other way round."""
+        self._against = Against.BASE if self._against is Against.PARENT else Against.PARENT
+        if self._detail is not None:
+            self._prepare_comparison(self._detail)
+        self.notify(f"Compared with {self._against}", timeout=3, markup=False)
 
     def action_rollback(self) -> None:
         def back(result: tuple[Adapter, Serving]) -> None:
@@ -169,36 +255,51 @@ class AdaptersScreen(Screen[None]):
         self.notify(lineage.now_answers(serving), timeout=4, markup=False)
         self._load()
 
+    # What is shown
+
+    def _look(self) -> None:
+        """A run goes on, and others may choose too: what is shown follows."""
+        if self._shelf is not None:
+            self._call(self._service.snapshot, self._seen)
+
+    def _seen(self, snapshot: Snapshot) -> None:
+        shelf = self._shelf
+        if shelf is not None and (snapshot.learning, snapshot.serving) != (shelf.learning, shelf.serving):
+            self._load()
+        elif snapshot.learning.run is not None and shelf is not None:
+            self._retell_next(shelf)
+
+    def _retell_next(self, shelf: Shelf) -> None:
+        """The time that is left passes by itself."""
+        self.query_one(VersionList).replace_option_prompt(NEXT, lineage.next_row(shelf.learning))
+
     def _load(self) -> None:
         self._call(lambda: Shelf.read(self._service), self._show)
 
     def _show(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        live = shelf.serving.adapter.id if shelf.serving.adapter else BASE
-        options = []
-        if shelf.waiting or shelf.refused or shelf.learning.run is not None:
-            options.append(Option(lineage.next_row(shelf.learning), id=NEXT))
-        options += [
-            Option(
-                lineage.version_row(adapter, adapter.id == live, adapter.id == shelf.pinned), id=adapter.id
-            )
-            for adapter in shelf.adapters
-        ]
-        options.append(Option(lineage.base_row(live == BASE), id=BASE))
-        listing = self.query_one("#shelf", OptionList)
+        options = shelf.options()
+        listing = self.query_one(VersionList)
         listing.clear_options()
         listing.add_options(options)
         places = [option.id for option in options]
-        wanted = self._shown if self._shown in places else live
+        wanted = self._shown if self._shown in places else shelf.live
         listing.highlighted = places.index(wanted) if wanted in places else 0
-
-    def _tell_story(self, detail: AdapterDetail) -> None:
-        if detail.adapter.id == self._shown:
-            self._detail.update(lineage.story(detail))
+        self.query_one("#moments", Page).show(
+            [
+                *timeline_words.since_yesterday(shelf.yesterday),
+                *timeline_words.timeline(shelf.record.moments),
+            ]
+        )
+        self.query_one(Satisfaction).show(shelf.record)
 
     @property
-    def _detail(self) -> Static:
-        return self.query_one("#detail", Static)
+    def _page(self) -> Page:
+        return self.query_one("#detail", Page)
+
+    @property
+    def _strength(self) -> Strength:
+        return self.query_one(Strength)
 
     def _call(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         self._background.call(work, then, self._refused)

@@ -1,8 +1,8 @@
 """The chat screen: the conversation beside the list of conversations, under one set of keys.
 
 It only connects: the view knows the conversation, the sidebar the list, `Teaching` the commands that concern
-learning, and `Watch` what host and learner do. The composer keeps the focus; nothing that happens by itself takes
-it away.
+learning, `Sorting` those that concern whole conversations, and `Watch` what host and learner do. The composer keeps
+the focus; nothing that happens by itself takes it away.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from app.service import Snapshot
 from app.tui import wording
 from app.tui.background import Background, Finished
 from app.tui.chat_view import ChatView
-from app.tui.choice_bar import Choice, ChoiceBar
-from app.tui.dialogs import LineDialog
 from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, STOP
 from app.tui.ports import ChatService
-from app.tui.sidebar import Sidebar
+from app.tui.sidebar import Deed, Sidebar
+from app.tui.sorting import OpenConversationActions, Sorting
 from app.tui.teaching import Teaching
+from app.tui.titles import Titles
 from app.tui.transcript import ReplyView
 from app.tui.watch import HostFailed, HostReady, HostState, NotSeen, Seen, Watch
 from store.adapters import Serving
 from store.conversations import Conversation
 from store.errors import MynahError
+from store.search import Hit
 
 T = TypeVar("T")
 WIDE = 100
 SLIM = 60
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(OpenConversationActions, Screen[None]):
     """One conversation at a time, and everything that can be done about it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,6 +59,8 @@ class ChatScreen(Screen[None]):
         self._model: str | None = None
         self._view = ChatView(service, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
+        self._sorting = Sorting(self, service, self._background, self._list, self._gone)
+        self._titles = Titles(service, self._background, self._list)
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -151,6 +154,7 @@ class ChatScreen(Screen[None]):
     @on(ChatView.Changed)
     def _changed(self) -> None:
         self._list()
+        self._titles.consider(self._view.conversation, self._view.busy)
         self.query_one(KeyLine).show(self._keys)
 
     def _tick(self) -> None:
@@ -189,6 +193,9 @@ class ChatScreen(Screen[None]):
     def action_copy_reply(self) -> None:
         self._with_reply(self._teaching.copy)
 
+    def action_story(self) -> None:
+        self._with_reply(self._teaching.story)
+
     def action_learn_now(self) -> None:
         self._teaching.learn_now()
 
@@ -207,6 +214,20 @@ class ChatScreen(Screen[None]):
         self._sidebar.display = True
         self._list()
         self._sidebar.focus_list()
+
+    def action_find(self) -> None:
+        from app.tui.find_screen import FindScreen
+
+        def go(hit: Hit | None) -> None:
+            if hit is not None:
+                self._view.jump(hit.conversation, hit.message)
+
+        self.app.push_screen(FindScreen(self._service), go)
+
+    def action_incognito(self) -> None:
+        from app.tui.incognito_screen import IncognitoScreen
+
+        self.app.push_screen(IncognitoScreen(self._service))
 
     def action_quit(self) -> None:
         self.app.exit()
@@ -237,46 +258,46 @@ class ChatScreen(Screen[None]):
     @on(Sidebar.Opened)
     def _open(self, event: Sidebar.Opened) -> None:
         self._sidebar_left()
-        self._view.open(event.conversation)
+        if event.message is None:
+            self._view.open(event.conversation)
+        else:
+            self._view.jump(event.conversation, event.message)
 
     @on(Sidebar.Sought)
     def _find(self, event: Sidebar.Sought) -> None:
         if event.words:
-            self._call(lambda: self._service.search(event.words), self._sidebar.show_found)
+            self._background.call(
+                lambda: self._service.find(event.words),
+                self._sidebar.show_found,
+                lambda error: self._sidebar.say(str(error)),
+            )
         else:
             self._sidebar.show_found(None)
 
-    @on(Sidebar.RenameAsked)
-    def _rename(self, event: Sidebar.RenameAsked) -> None:
-        def save(title: str | None) -> None:
-            if title is not None:
-                self._call(lambda: self._service.rename(event.conversation, title), lambda _: self._list())
+    @on(Sidebar.Wanted)
+    def _wanted(self, event: Sidebar.Wanted) -> None:
+        found = self._sidebar.conversation(event.conversation)
+        if found is not None:
+            self._sorting.do(event.deed, found)
 
-        title = self._sidebar.titles.get(event.conversation, "")
-        self.app.push_screen(LineDialog("Rename", title, "Another title for this conversation."), save)
+    def sort_open(self, deed: Deed) -> None:
+        """What the list's keys do, to the conversation that is open."""
+        found = self._sidebar.conversation(self._view.conversation or "")
+        if found is None:
+            self._tell("There is no conversation yet")
+        else:
+            self._sorting.do(deed, found)
 
-    @on(Sidebar.DeleteAsked)
-    def _delete(self, event: Sidebar.DeleteAsked) -> None:
-        conversation = event.conversation
-
-        def deleted(_: None) -> None:
-            self._tell("Conversation deleted")
-            self._list()
-            if conversation == self._view.conversation:
-                self.call_later(self._view.new)
-
-        def delete() -> None:
-            self._call(lambda: self._service.delete_conversation(conversation), deleted)
-
-        title = self._sidebar.titles.get(conversation, "")
-        self._sidebar_left()
-        self.query_one(ChoiceBar).ask(f"Delete “{title}” for good?", [Choice("y", "yes, delete it", delete)])
+    def _gone(self, conversation: str) -> None:
+        if conversation == self._view.conversation:
+            self.call_later(self._view.new)
 
     def _list(self) -> None:
-        self._call(self._service.conversations, self._listed)
+        self._call(lambda: (self._service.conversations(), self._service.archived()), self._listed)
 
-    def _listed(self, conversations: list[Conversation]) -> None:
-        self._sidebar.show(conversations)
+    def _listed(self, listed: tuple[list[Conversation], list[Conversation]]) -> None:
+        conversations, archived = listed
+        self._sidebar.show(conversations, archived)
         self._sidebar.mark(self._view.conversation, self._view.busy)
         self._view.transcript.welcome(conversations[0] if conversations else None)
 

@@ -110,6 +110,23 @@ class ChatView(Vertical):
             self._read(self._opened)
         self.composer.focus()
 
+    def jump(self, conversation: str, message: str) -> None:
+        """Show a conversation on the branch of a message, and that message in it."""
+        if conversation != self.conversation:
+            self._leave_for(conversation)
+
+        def show(thread: Thread) -> None:
+            self.call_later(self._show_at, thread, message)
+
+        self._read(show, before=lambda: self._service.bring_into_path(message))
+        self.composer.focus()
+
+    async def _show_at(self, thread: Thread, message: str) -> None:
+        await self._show(thread)
+        places = [each.message.id for each in thread.messages]
+        if message in places and not await self.transcript.reveal(len(places) - 1 - places.index(message)):
+            self._tell("That message is far up: PgUp goes there.")
+
     def reload(self) -> None:
         """Bring the lines under the replies up to date."""
         if self.conversation is not None and self.turn is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import events
@@ -10,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
 from app.tui.composer import NEWLINE, clean
@@ -55,6 +57,11 @@ class EditDialog(ModalScreen[str | None]):
             sheet.border_subtitle = "^S save · Esc leave"
             yield Static(self._explanation, classes="explanation", markup=False)
             yield Editor(self._original, soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False)
+            yield from self.below()
+
+    def below(self) -> Iterable[Widget]:
+        """What a particular editor shows under the text."""
+        return ()
 
     def on_mount(self) -> None:
         editor = self.query_one(Editor)
@@ -114,5 +121,8 @@ class LineDialog(ModalScreen[str | None]):
     def on_input_submitted(self) -> None:
         from textual.widgets import Input
 
-        text = self.query_one(Input).value.strip()
-        self.dismiss(text or None)
+        self.dismiss(self.answer(self.query_one(Input).value.strip()))
+
+    def answer(self, text: str) -> str | None:
+        """What a line comes to: an empty one is no answer."""
+        return text or None

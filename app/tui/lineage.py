@@ -1,22 +1,24 @@
-"""A version's story in words: where it comes from, what it learned, how its test went. Pure functions."""
+"""A version's story in words: where it comes from, what it learned, how its test went, how people liked it.
+
+Pure functions. They return lines with a look each, so that the same words are readable on every theme.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 from textual.content import Content
 
 from app.service import AdapterDetail, LearningStatus, Taught
 from app.tui import wording
-from app.tui.palette import BAD, GOOD
+from app.tui.pages import Line, Look, line, short
 from store.adapters import Adapter, Serving
+from store.progress import Tally
 from store.types import UnitKind, UnitUse
 
-SHORT = 120
+GOOD, BAD = "$text-success", "$text-warning"
+BAR = 12
 _USES = {
     UnitUse.TRAINED: ("Learned from", "what it was trained on"),
     UnitUse.HELD_OUT: (
@@ -27,48 +29,55 @@ _USES = {
 }
 
 
-def version_row(adapter: Adapter, serving: bool, pinned: bool) -> Content:
-    """A version in the list, on two lines."""
-    state = wording.adapter_state(adapter, serving, pinned)
+def version_row(adapter: Adapter, serving: Serving, pinned: bool) -> Content:
+    """A version in the list, on two lines; the stroke leads down to what was there before it."""
+    live = serving.adapter is not None and serving.adapter.id == adapter.id
+    state = wording.adapter_state(adapter, live, pinned)
+    if live and serving.scale < 1:
+        state = state + Content.styled(f" at {serving.scale:.0%}", GOOD)
     taught = f"{len(adapter.units)} {'reply' if len(adapter.units) == 1 else 'replies'}"
-    second = Content.styled(f"    {taught} · {wording.ago(adapter.created)}", wording.MUTED)
-    return Content.styled(f"v{adapter.version:<3}", "bold") + state + Content("\n") + second
+    second = Content.styled(f"│    {taught} · {wording.ago(adapter.created)}", wording.MUTED)
+    return Content.styled(f"v{adapter.version:<4}", "bold") + state + Content("\n") + second
 
 
 def next_row(learning: LearningStatus) -> Content:
-    """The version that is not made yet, in the list."""
-    below = Content.styled(
-        f"     {len(learning.refused)} not used" if learning.refused else "", wording.MUTED
-    )
-    return Content.styled("next ", "bold") + wording.learner(learning) + Content("\n") + below
+    """The version that is not made yet, in the list; while it is made, how far it is."""
+    run = learning.run
+    if run is not None:
+        left = wording.remaining(run, learning.usual)
+        first = Content.styled(f"◐ {wording.run_progress(run)}", "$text-accent")
+        after = Content.styled("" if left is None else f"  {wording.duration(left)}", wording.MUTED)
+        second = Content.styled("┆   ", wording.MUTED) + wording.progress_bar(run.fraction, BAR) + after
+    else:
+        first = wording.learner(learning)
+        refused = f"    {len(learning.refused)} not used" if learning.refused else ""
+        second = Content.styled(f"┆{refused}", wording.MUTED)
+    return Content.styled("next ", "bold") + first + Content("\n") + second
 
 
-def next_story(
-    learning: LearningStatus, waiting: Sequence[Taught], refused: Sequence[Taught]
-) -> RenderableType:
+def next_story(learning: LearningStatus, waiting: Sequence[Taught], refused: Sequence[Taught]) -> list[Line]:
     """What the next version would learn from, and what it would not, and why."""
-    parts: list[RenderableType] = [
-        Text("The next version", style="bold"),
-        Text(wording.learner(learning).plain),
-    ]
+    lines = [line(Look.TITLE, "The next version"), Line(Look.TEXT, wording.learner(learning))]
+    if learning.usual is not None and learning.run is None:
+        lines.append(line(Look.NOTE, f"a run takes {wording.duration(learning.usual)} as a rule"))
     for title, lessons in (("Waiting", waiting), ("Not used", refused)):
         if lessons:
-            parts += [Text(""), Text(f"{title} ({len(lessons)})", style="bold")]
+            lines.append(line(Look.HEADING, f"{title} ({len(lessons)})"))
         for each in lessons:
-            parts += [Text(f"  {short(each.question)}", overflow="fold"), _lesson(each)]
+            lines += _lesson(each)
             if each.unit.reason:
-                parts.append(Text(f"    {each.unit.reason}", style=BAD, overflow="fold"))
-    return Group(*parts)
+                lines.append(line(Look.DETAIL, (each.unit.reason, BAD)))
+    return lines
 
 
 def base_row(serving: bool) -> Content:
     """The model as it came, in the list."""
-    state = Content.styled("● answers now", "$text-success") if serving else Content("")
-    below = Content.styled("     the model as it came", wording.MUTED)
+    state = Content.styled("● answers now", GOOD) if serving else Content("")
+    below = Content.styled("╵    the model as it came", wording.MUTED)
     return Content.styled("base ", "bold") + state + Content("\n") + below
 
 
-def base_story(serving: Serving, versions: int) -> RenderableType:
+def base_story(serving: Serving, versions: int, tally: Tally | None) -> list[Line]:
     """What there is to say of the base model."""
     now = (
         "It answers now."
@@ -80,79 +89,104 @@ def base_story(serving: Serving, versions: int) -> RenderableType:
         if versions
         else "Nothing was learned yet: rate or correct a few replies."
     )
-    return Group(Text("The model as it came", style="bold"), Text(f"{now} {learned}"))
+    return [line(Look.TITLE, "The model as it came"), line(Look.TEXT, f"{now} {learned}"), *_liked(tally)]
 
 
 def now_answers(serving: Serving) -> str:
     """The confirmation of a choice."""
     name = "The base model" if serving.adapter is None else f"v{serving.adapter.version}"
-    return f"{name} answers from the next message on"
+    strength = (
+        f" at {serving.scale:.0%} strength" if serving.adapter is not None and serving.scale < 1 else ""
+    )
+    return f"{name} answers{strength} from the next message on"
 
 
-def story(detail: AdapterDetail) -> RenderableType:
+def story(detail: AdapterDetail, tally: Tally | None) -> list[Line]:
     """Everything about one version."""
     adapter = detail.adapter
-    parts: list[RenderableType] = [_origin(detail)]
+    lines = _origin(detail)
     if adapter.reason:
-        parts += [Text(""), Text(adapter.reason, style="italic")]
-    parts += [Text(""), *_gate(adapter.gate)]
+        lines.append(line(Look.TEXT, (adapter.reason, BAD)))
+    lines += _liked(tally)
+    lines += _gate(adapter.gate)
     for use in (UnitUse.TRAINED, UnitUse.HELD_OUT, UnitUse.REPLAYED):
         taught = [each for each in detail.taught if each.use is use]
         if taught:
-            parts += [Text(""), *_lessons(use, taught)]
-    return Group(*parts)
+            title, meaning = _USES[use]
+            lines.append(line(Look.HEADING, f"{title} ({len(taught)})"))
+            lines.append(line(Look.NOTE, meaning))
+            for each in taught:
+                lines += _lesson(each)
+    return lines
 
 
-def _origin(detail: AdapterDetail) -> Text:
+def _origin(detail: AdapterDetail) -> list[Line]:
     adapter = detail.adapter
-    state = "answers now" if detail.serving else str(adapter.state)
-    line = Text(f"v{adapter.version}", style="bold")
+    state = "answers now" if detail.serving else wording.STATES[adapter.state]
     age = wording.ago(adapter.created)
-    line.append(f"  {state} · made {age if age == 'now' else f'{age} ago'}", style="not bold")
-    line.append(f" · {adapter.id}", style="not bold dim")
-    return line
+    made = age if age == "now" else f"{age} ago"
+    return [
+        line(Look.TITLE, f"v{adapter.version}", (f"  {state}", wording.MUTED)),
+        line(Look.NOTE, f"made {made} · {adapter.id}"),
+    ]
 
 
-def _gate(gate: dict[str, Any]) -> list[RenderableType]:
+def liked(tally: Tally) -> str:
+    """What was said of somebody's replies, in a sentence."""
+    objections = [
+        f"{number} {word}"
+        for number, word in (
+            (tally.corrected, "corrected"),
+            (tally.down, "rated bad"),
+            (tally.asked_again, "asked again"),
+            (tally.up, "rated good"),
+        )
+        if number
+    ]
+    replies = f"{tally.replies} {'reply' if tally.replies == 1 else 'replies'}"
+    share = f", {tally.left_alone:.0%} left as they were" if tally.left_alone is not None else ""
+    return f"{replies}{share}" + (f" ({', '.join(objections)})" if objections else "")
+
+
+def _liked(tally: Tally | None) -> list[Line]:
+    if tally is None or not tally.replies:
+        return []
+    return [line(Look.HEADING, "What you thought of its replies"), line(Look.ITEM, liked(tally))]
+
+
+def _gate(gate: dict[str, Any]) -> list[Line]:
     checks = gate.get("checks") or []
     if not checks:
-        return [Text("Not tested yet", style="dim")]
-    verdict = Text("Test ", style="bold")
+        return [line(Look.HEADING, "Not tested yet")]
     passed = bool(gate.get("passed"))
-    verdict.append("passed" if passed else "not passed", style=f"bold {GOOD if passed else BAD}")
+    lines = [
+        Line(Look.HEADING, Content.assemble("Test ", ("passed", GOOD) if passed else ("not passed", BAD)))
+    ]
     summary = str(gate.get("summary") or "").removeprefix("passed: ")
-    table = Table.grid(padding=(0, 2))
-    table.add_column(width=1)
-    table.add_column(ratio=2)
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    for check in checks:
+    if summary:
+        lines.append(line(Look.ITEM, summary))
+    names = [str(check.get("name", "")).replace("_", " ") for check in checks]
+    width = max(map(len, names))
+    for name, check in zip(names, checks, strict=True):
         good = bool(check.get("passed"))
-        table.add_row(
-            Text("✓" if good else "✗", style=GOOD if good else BAD),
-            Text(str(check.get("name", "")).replace("_", " ")),
-            Text(_number(check.get("value"))),
-            Text(f"limit {_number(check.get('limit'))}", style="dim"),
+        lines.append(
+            line(
+                Look.ITEM,
+                ("✓ " if good else "✗ ", GOOD if good else BAD),
+                f"{name:<{width}}  {_number(check.get('value')):>8}",
+                (f"  limit {_number(check.get('limit'))}", wording.MUTED),
+            )
         )
-    return [verdict, *([Text(summary)] if summary else []), table]
+        if not good and check.get("detail"):
+            lines.append(line(Look.DETAIL, str(check["detail"])))
+    return lines
 
 
 def _number(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def _lessons(use: UnitUse, taught: Sequence[Taught]) -> list[RenderableType]:
-    title, meaning = _USES[use]
-    heading = Text(f"{title} ({len(taught)})", style="bold")
-    heading.append(f"  {meaning}", style="not bold dim")
-    parts: list[RenderableType] = [heading]
-    for each in taught:
-        parts.append(Text(f"  {short(each.question)}", overflow="fold"))
-        parts.append(_lesson(each))
-    return parts
-
-
-def _lesson(taught: Taught) -> Text:
+def _lesson(taught: Taught) -> list[Line]:
     unit = taught.unit
     match unit.kind:
         case UnitKind.CORRECTION:
@@ -165,10 +199,4 @@ def _lesson(taught: Taught) -> Text:
             said = f"♥ {short(taught.reply)}"
         case _:
             said = f"↻ {short(unit.hint or 'you asked again')}"
-    return Text(f"    {said}", style="dim", overflow="fold")
-
-
-def short(text: str) -> str:
-    """One line of at most ``SHORT`` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= SHORT else line[: SHORT - 1] + "…"
+    return [line(Look.ITEM, short(taught.question)), line(Look.DETAIL, (said, wording.MUTED))]

@@ -23,7 +23,9 @@ class StatusLine(Widget):
 
     def tell(self, snapshot: Snapshot | None, host: str) -> None:
         """What the last look saw, and the host in words."""
-        if (snapshot, host) != (self._snapshot, self._host):
+        # While a run goes on, the time that is left changes by itself.
+        running = snapshot is not None and snapshot.learning.run is not None
+        if running or (snapshot, host) != (self._snapshot, self._host):
             self._snapshot, self._host = snapshot, host
             self.refresh()
 

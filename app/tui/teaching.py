@@ -17,7 +17,8 @@ from app.tui import wording
 from app.tui.background import Background
 from app.tui.choice_bar import Choice, ChoiceBar
 from app.tui.clipboard import copy_with_desktop_tool
-from app.tui.dialogs import EditDialog, LineDialog
+from app.tui.correction import CorrectionDialog
+from app.tui.dialogs import LineDialog
 from app.tui.ports import ChatService
 from app.tui.transcript import ReplyView
 from store.adapters import Adapter, Serving
@@ -83,14 +84,14 @@ class Teaching:
                     partial(self._received, "Correction saved"),
                 )
 
-        self._screen.app.push_screen(
-            EditDialog(
-                "Correct this reply",
-                entry.message.text,
-                "Write it as it should have been. Mynah learns from the difference.",
-            ),
-            save,
-        )
+        self._screen.app.push_screen(CorrectionDialog(entry.message.text), save)
+
+    def story(self, view: ReplyView) -> None:
+        """Open everything that is known of what became of a reply."""
+        from app.tui.story_screen import StoryScreen
+
+        if view.entry is not None:
+            self._screen.app.push_screen(StoryScreen(self._service, view.entry.message.id, self._changed))
 
     def copy(self, view: ReplyView) -> None:
         """Copy the reply, by the terminal and by the desktop's own tool where there is one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from textual import events
@@ -17,6 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from app.service import ThreadMessage
@@ -26,6 +28,10 @@ from store.conversations import Conversation
 from store.types import MessageStatus, Role
 
 WINDOW = 30
+REACH = 300
+"""Messages up to which a jump mounts what lies between: 2 s of work at the most."""
+FEW = 6
+FLASH_SECONDS = 2.0
 LONG_QUESTION = 1500
 
 
@@ -202,6 +208,32 @@ class Transcript(VerticalScroll, can_focus=False):
             else:
                 await self.mount(Welcome(wording.welcome(self._latest), markup=False))
         self.anchor()
+
+    async def reveal(self, from_end: int) -> bool:
+        """Bring a message into view and set it off for a moment; False where it is too far up.
+
+        ``from_end`` counts from the last one, which is 0.
+        """
+        missing = from_end + 1 - len(self._messages)
+        if missing > REACH:
+            return False
+        if missing > 0:
+            take = missing + FEW
+            batch, self._earlier = self._earlier[-take:], self._earlier[:-take]
+            await self.query(".earlier").remove()
+            await self.mount_all([*self._more(), *(_view(entry) for entry in batch)], before=0)
+        view = self._messages[-1 - from_end]
+        self.release_anchor()
+        view.add_class("-found")
+        view.set_timer(FLASH_SECONDS, partial(view.remove_class, "-found"))
+        self.call_after_refresh(self.scroll_to_widget, view, top=True, animate=False)
+        if isinstance(view, ReplyView):
+            view.focus(scroll_visible=False)
+        return True
+
+    @property
+    def _messages(self) -> list[Widget]:
+        return [child for child in self.children if isinstance(child, QuestionView | ReplyView)]
 
     def welcome(self, latest: Conversation | None) -> None:
         """The conversation that an empty page offers to go on with."""

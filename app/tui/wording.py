@@ -18,6 +18,9 @@ from store.types import AdapterState, FinishReason, MessageStatus, RunOutcome, R
 
 SEPARATOR = " · "
 MUTED = "$foreground 55%"
+BAR = 10
+ROOMY = 70
+"""Cells from which on the status line has room for a bar."""
 _GOOD, _BAD = "$text-success", "$text-warning"
 
 _RUN_WORDS = {
@@ -28,6 +31,16 @@ _RUN_WORDS = {
     RunState.EXPORTING: "writing the new version",
     RunState.GATING: "testing the new version",
     RunState.PUBLISHING: "going live",
+}
+
+
+STATES = {
+    AdapterState.CANDIDATE: "not live",
+    AdapterState.ACTIVE: "answers now",
+    AdapterState.RETIRED: "set aside",
+    AdapterState.REJECTED: "refused",
+    AdapterState.TAINTED: "holds what was forgotten",
+    AdapterState.DELETED: "deleted",
 }
 
 
@@ -64,6 +77,8 @@ def meta_line(entry: ThreadMessage) -> Content:
         parts.append(Content.styled("▲ good" if good else "▼ bad", _GOOD if good else _BAD))
     if entry.corrected:
         parts.append(Content.styled("✎ corrected", _GOOD))
+    if entry.verdict is not None and entry.verdict.asked_again:
+        parts.append(Content.styled("↻ asked again", _BAD))
     if entry.fate is not None:
         parts.append(Content(entry.fate.text))
     if len(entry.siblings) > 1:
@@ -86,21 +101,55 @@ def _ending(entry: ThreadMessage) -> list[Content]:
 
 
 def serving_name(serving: Serving) -> str:
-    """The version that answers now."""
-    return version_name(serving.adapter.version if serving.adapter else None)
+    """The version that answers now, with its strength where that is not the whole."""
+    name = version_name(serving.adapter.version if serving.adapter else None)
+    return f"{name} at {serving.scale:.0%}" if serving.adapter is not None and serving.scale < 1 else name
 
 
-def learner(status: LearningStatus) -> Content:
-    """What the learner does, in a few words."""
+def learner(status: LearningStatus, bar: int = 0) -> Content:
+    """What the learner does and how long it will take, in a few words, with a bar of ``bar`` cells on a run."""
     waiting = len(status.waiting)
     if status.run is not None:
-        return Content.styled(f"◐ {run_progress(status.run)}", "$text-accent")
+        doing = Content.styled(f"◐ {run_progress(status.run)}", "$text-accent")
+        left = remaining(status.run, status.usual)
+        after = "" if left is None else f" · {duration(left)} left"
+        return doing + progress_bar(status.run.fraction, bar) + Content(after)
     if status.paused:
         return Content(f"learning paused{f', {waiting} waiting' if waiting else ''}")
     if waiting:
         more = f", {status.needed} to go" if status.needed else ""
-        return Content.styled(f"● {waiting} waiting{more}", "$text-accent")
+        takes = f" · takes {duration(status.usual)}" if status.usual is not None and bar else ""
+        return Content.styled(f"● {waiting} waiting{more}", "$text-accent") + Content(takes)
     return Content.styled("○ nothing to learn", MUTED)
+
+
+def progress_bar(fraction: float, cells: int) -> Content:
+    """A bar with a blank before it; nothing for no cells."""
+    if not cells:
+        return Content("")
+    full = round(fraction * cells)
+    return Content.assemble(" ", ("━" * full, "$text-accent"), ("─" * (cells - full), MUTED))
+
+
+def remaining(run: Run, usual: float | None, now: datetime | None = None) -> float | None:
+    """Seconds until a run ends: from its own pace as far as it has come, from the usual length for the rest."""
+    if run.state is RunState.QUEUED or run.started is None:
+        return usual
+    took = ((now or datetime.now(UTC)) - datetime.fromisoformat(run.started)).total_seconds()
+    expected = None if usual is None else max(usual - took, 0.0)
+    if run.fraction < 0.05:
+        return expected
+    paced = took * (1 - run.fraction) / run.fraction
+    return paced if expected is None else run.fraction * paced + (1 - run.fraction) * expected
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it."""
+    if seconds < 10:
+        return "a few seconds"
+    if seconds < 90:
+        return f"about {round(seconds / 10) * 10:.0f} s"
+    return f"about {seconds / 60:.0f} min"
 
 
 def run_progress(run: Run) -> str:
@@ -127,7 +176,7 @@ def status_line(snapshot: Snapshot | None, host: str, speed: Speed, width: int) 
     """Model, version, speed, context and learner, as much as fits; the learner last and never dropped."""
     if snapshot is None:
         return Content(host)
-    right = learner(snapshot.learning)
+    right = learner(snapshot.learning, BAR if width >= ROOMY else 0)
     context = snapshot.host.get("context") if snapshot.host else None
     parts = {
         "model": Content(host),

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.tui.app import MynahApp
 from store.home import Home
 from store.reasons import Reason
-from tests.scripted_service import ScriptedService
+from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -40,6 +40,9 @@ _CODE = (
     "```python\nfrom collections import Counter\n\n\ndef count_words(text: str) -> Counter[str]:\n"
     '    """How often each word occurs."""\n    return Counter(text.lower().split())\n```'
 )
+
+_BEFORE = "There are several ways to do this. First, gather the following:\n\n1. A hair dryer\n2. A soft cloth\n3. …"
+_AFTER = "Cool it with ice, then lift it off with a card."
 
 
 def teach(service: ScriptedService) -> str:
@@ -69,8 +72,15 @@ async def draw(service: ScriptedService, conversation: str) -> None:
             ("chat", ()),
             ("reasons", ("f7",)),
             ("correct", ("escape", "f8")),
+            ("story", ("escape", "shift+tab", "shift+tab", "f12")),
+            ("find", ("escape", "escape", "ctrl+f", *"egg rated:up")),
             ("versions", ("escape", "f3")),
+            ("before", ("c",)),
+            ("timeline", ("3",)),
+            ("incognito", ("escape", "escape", "alt+i")),
         ):
+            if name == "before":
+                service.scripts = [Script([_BEFORE]), Script([_AFTER])]
             await chat.press(*keys)
             await pilot.pause(0.6)
             (DOCS / f"{name}.svg").write_text(app.export_screenshot(title="mynah"), encoding="utf-8")

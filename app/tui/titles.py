@@ -1,0 +1,70 @@
+"""Gives new conversations a title in the background, after their first exchange, and gets out of the way at once.
+
+The model answers one question at a time, so a title is asked for only while nobody waits for a reply, and broken
+off as soon as somebody does; it is tried again when that one is over. What comes of it is saved only while the
+conversation still bears its first line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app import titles
+from app.host.events import Done
+from app.tui.background import Background
+from app.tui.ports import ChatService, Turn
+from store.errors import MynahError
+from store.types import FinishReason
+
+
+class Titles:
+    """Asks for one title at a time. ``changed`` is called when a conversation got one."""
+
+    def __init__(self, service: ChatService, background: Background, changed: Callable[[], None]) -> None:
+        self._service = service
+        self._background = background
+        self._changed = changed
+        self._tried: set[str] = set()
+        self._asking: str | None = None
+        self._stream: Turn | None = None
+
+    def consider(self, conversation: str | None, busy: frozenset[str]) -> None:
+        """A turn began or ended: this conversation may want a title, if nothing else is going on."""
+        if busy:
+            self._stand_aside()
+        elif conversation is not None and conversation not in self._tried and self._asking is None:
+            self._asking = conversation
+            self._background.beside(lambda: self._ask(conversation), self._answered, self._failed)
+
+    def _stand_aside(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _ask(self, conversation: str) -> bool:
+        """In a thread of its own: whether a title was made and saved."""
+        if not self._service.wants_titles():
+            self._tried.add(conversation)
+            return False
+        question = self._service.untitled(conversation)
+        if question is None or not titles.wanted(question):
+            return False
+        stream = self._stream = self._service.chat(titles.request(question))
+        for event in stream:
+            if isinstance(event, Done) and event.finish_reason != FinishReason.CANCELLED:
+                self._tried.add(conversation)
+                whole = event.finish_reason == FinishReason.STOP
+                title = titles.clean(event.text) if whole else None
+                return title is not None and self._service.entitle(conversation, title)
+        return False
+
+    def _answered(self, titled: bool) -> None:
+        self._asking = self._stream = None
+        if titled:
+            self._changed()
+
+    def _failed(self, _: MynahError) -> None:
+        # The conversation has its first line for a title: nobody needs to hear of it.
+        if self._asking is not None:
+            self._tried.add(self._asking)
+        self._asking = self._stream = None

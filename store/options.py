@@ -1,0 +1,239 @@
+"""The settings an owner may change, each with what it does, what it takes and from when on it holds.
+
+They live in the database rather than in a file: every process of a home sees a change at once, a value is checked
+before it is kept, and a backup holds them. What a command of its own looks after (the model, a pin) is shown here
+and changed there, because changing it is more than writing a value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from store import settings
+from store.db import Store
+from store.errors import NotFound, UsageError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting. ``read`` makes a value of what was typed, or raises ValueError; ``command`` changes it elsewhere."""
+
+    key: str
+    what: str
+    takes: str
+    holds: str
+    read: Callable[[str], Any] | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class Value:
+    """A setting as it stands."""
+
+    option: Option
+    value: Any
+    default: Any
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is another one than the default."""
+        return bool(self.value != self.default)
+
+
+AT_ONCE = "at once"
+NEXT_HOST = "from the next start of the model host on (`mynah stop` ends it)"
+_ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
+
+
+def _switch(text: str) -> bool:
+    if text.lower() in _ON:
+        return True
+    if text.lower() in _OFF:
+        return False
+    raise ValueError
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value) or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _text(longest: int) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not text.strip() or len(text) > longest or "\0" in text:
+            raise ValueError
+        return text.strip()
+
+    return read
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        settings.SYSTEM_PROMPT,
+        "What the model is told before every conversation.",
+        "a text of at most 4000 characters",
+        NEXT_HOST,
+        _text(4000),
+    ),
+    Option(
+        settings.TITLES,
+        "Whether the model names new conversations; off, the first line is the title.",
+        "on or off",
+        AT_ONCE,
+        _switch,
+    ),
+    Option(
+        settings.MIN_UNITS,
+        "How many new lessons start a learning run by themselves.",
+        "a whole number from 1 to 1000",
+        AT_ONCE,
+        _whole(1, 1000),
+    ),
+    Option(
+        settings.IDLE_LEARN_SECONDS,
+        "Seconds without a question after which a due learning run may begin.",
+        "seconds from 0 to 86400",
+        AT_ONCE,
+        _seconds(0, 86400),
+    ),
+    Option(
+        settings.LEARNING_PAUSED,
+        "Whether learning runs are held back.",
+        "on or off",
+        AT_ONCE,
+        command="mynah learn pause` and `mynah learn resume",
+    ),
+    Option(
+        settings.PINNED,
+        "The version that stays, whatever is learned.",
+        "an adapter",
+        AT_ONCE,
+        command="mynah adapters pin",
+    ),
+    Option(
+        settings.MODEL, "The model that answers.", "a name or a file", NEXT_HOST, command="mynah models use"
+    ),
+    Option(
+        settings.CONTEXT,
+        "How many tokens of a conversation the model sees; more takes more memory.",
+        "a whole number from 512 to 131072",
+        NEXT_HOST,
+        _whole(512, 131072),
+    ),
+    Option(
+        settings.HOST_IDLE_SECONDS,
+        "Seconds without need of it after which the model host ends and frees its memory.",
+        "seconds from 1 to 604800",
+        NEXT_HOST,
+        _seconds(1, 604800),
+    ),
+    Option(
+        settings.THREADS,
+        "How many threads the model computes with, as measured on this machine.",
+        "nothing: `mynah config unset` measures again",
+        NEXT_HOST,
+        command="mynah config unset host.threads",
+    ),
+    Option(
+        settings.PRIVACY_WORDS,
+        "Words of yours that are taken out of everything that is exported or learned.",
+        "words with commas between",
+        AT_ONCE,
+        _words,
+    ),
+)
+"""Every setting, in the order in which they are listed."""
+
+
+def find(key: str) -> Option:
+    """A setting by its key.
+
+    Raises:
+        NotFound: there is none; the message names near ones.
+    """
+    for option in OPTIONS:
+        if option.key == key:
+            return option
+    import difflib
+
+    near = difflib.get_close_matches(key, [option.key for option in OPTIONS], n=2, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`mynah config list` shows them"
+    raise NotFound(f"no setting is called {key!r}: {hint}")
+
+
+def value(store: Store, key: str) -> Value:
+    """A setting as it stands."""
+    option = find(key)
+    return Value(option, settings.get(store, key), settings.DEFAULTS[key])
+
+
+def values(store: Store) -> list[Value]:
+    """All settings as they stand."""
+    return [value(store, option.key) for option in OPTIONS]
+
+
+def change(store: Store, key: str, typed: str) -> Value:
+    """Give a setting the value that was typed.
+
+    Raises:
+        NotFound: there is no such setting.
+        UsageError: the value does not fit, or another command changes this one.
+    """
+    option = find(key)
+    if option.read is None:
+        raise UsageError(f"{key} is changed with `{option.command}`")
+    try:
+        wanted = option.read(typed)
+    except ValueError:
+        shown = typed if len(typed) <= 40 else f"{typed[:39]}…"
+        raise UsageError(f"{key} takes {option.takes}, not {shown!r}") from None
+    settings.put(store, key, wanted)
+    return value(store, key)
+
+
+def reset(store: Store, key: str) -> Value:
+    """Bring a setting's default back.
+
+    Raises:
+        NotFound: there is no such setting.
+        UsageError: another command changes this one.
+    """
+    option = find(key)
+    if option.read is None and key != settings.THREADS:
+        raise UsageError(f"{key} is changed with `{option.command}`")
+    settings.put(store, key, None)
+    return value(store, key)
+
+
+def shown(value: Any) -> str:
+    """A value as a person writes it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)

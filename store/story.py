@@ -1,0 +1,88 @@
+"""The whole story of one reply: what was said of it, what was made of that, what learned it, what was decided.
+
+Every link of the chain is stored by somebody else; here it is only read in order, so that "what became of my
+rating" can be followed from the message to the decision that put a version live.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from store import conversations, decisions, signals, units, verdicts
+from store.conversations import Message
+from store.db import Store
+from store.decisions import Decision
+from store.errors import UsageError
+from store.signals import Signal
+from store.types import Role, UnitUse
+from store.units import Fate, Unit, Use
+from store.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Story:
+    """One reply's chain. ``counted`` are the ids of the signals that its unit rests on; ``seen`` what a rule noted."""
+
+    reply: Message
+    question: str
+    signals: list[Signal]
+    counted: frozenset[str]
+    seen: str | None
+    verdict: Verdict | None
+    unit: Unit | None
+    fate: Fate | None
+    uses: list[Use]
+    decisions: list[Decision]
+
+    @property
+    def correction(self) -> str | None:
+        """The owner's own version of the reply, where the unit rests on one."""
+        return self.unit.target if self.unit is not None else None
+
+
+def of(store: Store, message: str) -> Story:
+    """The story of a reply.
+
+    Raises:
+        UsageError: the message is not a reply.
+        NotFound: there is no such message.
+    """
+    reply = conversations.get_message(store, message)
+    if reply.role is not Role.ASSISTANT:
+        raise UsageError(f"{message} is not a reply of the model: only replies have a story")
+    question = "" if reply.parent is None else conversations.get_message(store, reply.parent).text
+    said = signals.all_of(store, message)
+    unit = units.of_message(store, message)
+    uses = [] if unit is None else units.uses(store, unit.id)
+    judged = store.conn.execute("SELECT verdict FROM judged WHERE message = ?", (message,)).fetchone()
+    return Story(
+        reply,
+        question,
+        said,
+        _counted(store, unit),
+        None if judged is None else judged["verdict"],
+        verdicts.standing(said),
+        unit,
+        units.fate(store, message),
+        uses,
+        _decisions(store, uses),
+    )
+
+
+def _counted(store: Store, unit: Unit | None) -> frozenset[str]:
+    if unit is None:
+        return frozenset()
+    row = store.conn.execute("SELECT signals FROM units WHERE id = ?", (unit.id,)).fetchone()
+    return frozenset(json.loads(row["signals"] or "[]"))
+
+
+def _decisions(store: Store, uses: list[Use]) -> list[Decision]:
+    """What was decided about the adapters that took the reply as a lesson or a test; replays would only repeat it."""
+    adapters = [use.adapter for use in uses if use.use is not UnitUse.REPLAYED]
+    marks = ", ".join("?" * len(adapters))
+    rows = store.conn.execute(
+        f"SELECT id FROM decisions WHERE json_extract(inputs, '$.adapter') IN ({marks}) ORDER BY seq",
+        adapters,
+    ).fetchall()
+    return [decisions.get(store, row["id"]) for row in rows]

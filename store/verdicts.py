@@ -1,0 +1,71 @@
+"""Whether the owner had to ask again, as the rules saw it, and as the owner says.
+
+A rule can err, and what it saw teaches. So its verdict stands on the message it concerns, and the owner can turn
+it over: a signal of the owner's that supersedes the rule's, since signals are never changed. The other way round it
+works too: a repeated question that no rule noticed becomes one by the owner's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from store import conversations, signals
+from store.db import Store
+from store.errors import UsageError
+from store.signals import Signal
+from store.types import Role, SignalKind, SignalSource
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Who says that a reply's question was asked again (``value`` above 0), or that it was not (0)."""
+
+    source: SignalSource
+    value: float
+    signal: str
+    hint: str | None
+
+    @property
+    def asked_again(self) -> bool:
+        """What it comes to."""
+        return self.value > 0
+
+
+def standing(of_reply: Sequence[Signal]) -> Verdict | None:
+    """The verdict that counts, from a reply's signals, oldest first: the owner's, else a rule's, else the judge's."""
+    latest = {each.source: each for each in of_reply if each.kind is SignalKind.REQUERY}
+    for source in SignalSource:
+        found = latest.get(source)
+        if found is not None:
+            return Verdict(source, found.value or 0.0, found.id, found.text)
+    return None
+
+
+def flip(store: Store, message: str) -> Signal:
+    """Turn the standing verdict over.
+
+    Raises:
+        UsageError: nothing followed this reply, so nothing can be said of it.
+    """
+    with store.write():
+        verdict = standing(signals.all_of(store, message))
+        if verdict is not None and verdict.asked_again:
+            return _say(store, message, 0.0, None, verdict)
+        following = next(
+            (each for each in conversations.children(store, message) if each.role is Role.USER), None
+        )
+        if following is None:
+            raise UsageError("nothing was said after this reply yet, so there is no verdict to turn over")
+        return _say(store, message, 1.0, following.text, verdict)
+
+
+def _say(store: Store, message: str, value: float, hint: str | None, before: Verdict | None) -> Signal:
+    return signals.record(
+        store,
+        message,
+        SignalKind.REQUERY,
+        value=value,
+        text=hint,
+        supersedes=None if before is None else before.signal,
+    )
