@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from app.host.events import Started
-from app.host.jobs import Priority, Serve
+from app.host.jobs import Exactly, Priority, Serve
 from app.model.renderer import Turn
 from store import adapters, conversations
 from store.activity import Activity
@@ -266,7 +266,7 @@ def test_base_can_be_asked_for(at: Desk) -> None:
 def test_a_version_asked_for_by_name_answers_whatever_serves(at: Desk) -> None:
     older, serving = live_adapter(at.store, b"older"), live_adapter(at.store, b"serving")
     before = adapters.active(at.store, BASE_HASH)
-    assert at.ask("version", serve=Serve.NAMED, adapter=older, incognito=True).done().text == f"{older}*1"
+    assert at.ask("version", serve=Exactly(older, 1.0), incognito=True).done().text == f"{older}*1"
     assert at.ask("version").done().text == f"{serving}*1"
     assert adapters.active(at.store, BASE_HASH) == before
 
@@ -274,7 +274,7 @@ def test_a_version_asked_for_by_name_answers_whatever_serves(at: Desk) -> None:
 def test_a_version_asked_for_by_name_that_cannot_be_loaded_says_so_and_stays_what_it_is(at: Desk) -> None:
     broken, serving = live_adapter(at.store, BROKEN), live_adapter(at.store, b"serving")
     for wanted in (broken, "nosuch"):
-        failure = at.ask("version", serve=Serve.NAMED, adapter=wanted, incognito=True).failed()
+        failure = at.ask("version", serve=Exactly(wanted, 1.0), incognito=True).failed()
         assert failure.message
     assert adapters.get(at.store, broken).state is AdapterState.RETIRED
     assert at.ask("version").done().text == f"{serving}*1"
