@@ -92,6 +92,8 @@ def judge_waiting(store: Store, similarity: Similarity, pause: Callable[[], None
         pause()
         verdict = judge(state.question, state.next_message, similarity)
         with store.write():
+            if not units.still_follows(store, state):
+                continue
             units.mark_judged(store, state.reply, "none" if verdict is None else verdict.why)
             if verdict is not None:
                 signals.record(

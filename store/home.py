@@ -67,6 +67,16 @@ class Home:
         return self.root / "learner.lock"
 
     @property
+    def forget_lock(self) -> Path:
+        """Held by whoever carries out a request to forget."""
+        return self.root / "forget.lock"
+
+    @property
+    def backup_lock(self) -> Path:
+        """Held while a backup is written: what is forgotten meanwhile would be in it."""
+        return self.root / "backup.lock"
+
+    @property
     def activity(self) -> Path:
         return self.root / "activity"
 
@@ -100,6 +110,18 @@ class Home:
                 f"cannot write to the data directory {self.root}: check its owner, or set MYNAH_HOME"
             )
         return self
+
+
+@contextmanager
+def taking_turns(path: Path) -> Iterator[None]:
+    """As `locked`, but wait for the holder to be done."""
+    with _explained(path.parent):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _private_dir(path: Path) -> None:

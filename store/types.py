@@ -146,6 +146,25 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     ENOUGH_UNITS = "enough-units"
     IDLE = "idle"
+    FORGETTING = "forgetting"
+
+
+class Scope(StrEnum):
+    """What a request to forget is about."""
+
+    MESSAGE = "message"
+    CONVERSATION = "conversation"
+    ADAPTER = "adapter"
+    ALL = "all"
+
+
+class ForgetState(StrEnum):
+    """How far a request to forget got; each state is entered only when all before it holds."""
+
+    REQUESTED = "requested"
+    SERVING_CLEAN = "serving_clean"
+    RETRAINED = "retrained"
+    PURGED = "purged"
 
 
 class Actor(StrEnum):

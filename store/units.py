@@ -215,11 +215,15 @@ def waiting(store: Store) -> list[Unit]:
 def fresh(store: Store) -> list[Unit]:
     """Waiting units that no run has tried yet in their present form: what may start a run by itself.
 
-    A unit of a run that the gate refused waits on, but would otherwise start the same run for ever.
+    A unit of a run that the gate refused waits on, but would otherwise start the same run for ever. What only
+    an adapter held that is tainted now is new again.
     """
     tried = {
         (row["unit"], row["content_hash"])
-        for row in store.conn.execute("SELECT unit, content_hash FROM unit_uses")
+        for row in store.conn.execute(
+            "SELECT unit, content_hash FROM unit_uses JOIN adapters ON adapters.id = adapter WHERE state != ?",
+            (AdapterState.TAINTED,),
+        )
     }
     return [unit for unit in waiting(store) if (unit.id, unit.content_hash) not in tried]
 
@@ -297,6 +301,44 @@ def settle(store: Store, adapter: str) -> None:
                 )
 
 
+def queue_lost(store: Store) -> list[str]:
+    """Let what no sound adapter holds any more wait again; returns those units."""
+    with store.write() as connection:
+        rows = connection.execute(
+            "SELECT id FROM units WHERE state IN (?, ?) AND id NOT IN (SELECT unit FROM unit_uses "
+            "JOIN adapters ON adapters.id = adapter WHERE adapters.state IN (?, ?))",
+            (UnitState.USED, UnitState.HELD_OUT, AdapterState.ACTIVE, AdapterState.RETIRED),
+        ).fetchall()
+        for row in rows:
+            _set_state(connection, row["id"], UnitState.QUEUED, None)
+    return [row["id"] for row in rows]
+
+
+def lessons(store: Store, base_hash: str, last: int) -> list[tuple[Unit, int]]:
+    """What the rounds of a base up to version ``last`` taught, in the ledger's order, with the round of each.
+
+    A unit belongs to the first version that went live with it in its present form.
+    """
+    rows = store.conn.execute(
+        "SELECT units.*, min(version) AS round FROM units "
+        "JOIN unit_uses ON unit_uses.unit = units.id AND unit_uses.content_hash = units.content_hash "
+        "JOIN adapters ON adapters.id = unit_uses.adapter WHERE base_hash = ? AND version <= ? "
+        "AND adapters.id IN (SELECT adapter FROM activations) AND units.state != ? "
+        "GROUP BY units.id ORDER BY units.rowid",
+        (base_hash, last, UnitState.REFUSED),
+    )
+    return [(_unit(row), row["round"]) for row in rows]
+
+
+def set_learned(store: Store, learned: Iterable[Unit]) -> None:
+    """Note units as learned or held out, as their states say, unless their ratings have changed meanwhile."""
+    with store.write() as connection:
+        connection.executemany(
+            "UPDATE units SET state = ?, reason = NULL, updated = ? WHERE id = ? AND content_hash = ? AND state != ?",
+            [(unit.state, now(), unit.id, unit.content_hash, UnitState.REFUSED) for unit in learned],
+        )
+
+
 def fate(store: Store, message: str) -> Fate | None:
     """What became of a reply's rating, in words; None where it was never rated."""
     unit = of_message(store, message)
@@ -304,7 +346,7 @@ def fate(store: Store, message: str) -> Fate | None:
         return None
     if unit.state is UnitState.REFUSED:
         return Fate(unit.state, f"not used: {unit.reason}")
-    seen = uses(store, unit.id)
+    seen = [use for use in uses(store, unit.id) if use.state is not AdapterState.TAINTED]
     if unit.state is UnitState.QUEUED:
         tried = [use for use in seen if use.state is AdapterState.REJECTED]
         return Fate(
@@ -333,6 +375,15 @@ def unjudged(store: Store, limit: int = 200) -> list[NextState]:
         (Consent.ALLOW, Role.ASSISTANT, MessageStatus.COMPLETE, MessageStatus.STOPPED, limit),
     )
     return [NextState(row["id"], row["question"], row["answer"], row["next_message"]) for row in rows]
+
+
+def still_follows(store: Store, state: NextState) -> bool:
+    """Whether a reply and what followed it are still there as they were read: either may be forgotten meanwhile."""
+    row = store.conn.execute(
+        "SELECT text FROM messages WHERE parent = ? AND role = ? ORDER BY rowid LIMIT 1",
+        (state.reply, Role.USER),
+    ).fetchone()
+    return row is not None and row["text"] == state.next_message
 
 
 def mark_judged(store: Store, reply: str, verdict: str) -> None:

@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "conversations": "app.cli.conversations:conversations",
     "learn": "app.cli.learn:learn",
     "adapters": "app.cli.adapters:adapters",
+    "forget": "app.cli.forget:forget",
     "export": "app.cli.exchange:export",
     "backup": "app.cli.exchange:backup",
     "restore": "app.cli.exchange:restore",

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.host.processes import holder
-from store import runs, settings, signals, units
+from store import purging, runs, settings, signals, units
 from store.db import Store
 from store.errors import MynahError
 from store.home import Home
@@ -160,6 +160,7 @@ class Supervisor:
     def look(self, store: Store) -> None:
         """Ask for a run if one is due, and see to it that a learner carries out what is asked for."""
         self._note_end()
+        purging.proceed_all(store)
         facts = gather(store, self._quiet())
         trigger = due(facts)
         if trigger is not None:
