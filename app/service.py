@@ -406,7 +406,8 @@ class Service:
                 return now
             if runs.get(self.store, now.run).state is RunState.QUEUED:
                 self.host().learn()
-            with contextlib.suppress(LearnerError):
+            # A run that fails, or may not begin, ends the wait for it; what it left is told by the request.
+            with contextlib.suppress(LearnerError, UsageError):
                 self.wait(now.run, told)
             now = self.forget_on(asked)
         return now

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from store import adapters, conversations, decisions, forgetting, purging, runs, search, settings, signals, units
+from store import (
+    adapters,
+    conversations,
+    decisions,
+    forgetting,
+    purging,
+    runs,
+    search,
+    settings,
+    signals,
+    units,
+)
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.exchange import backup, restore
@@ -73,7 +84,8 @@ def test_a_conversation_that_taught_nothing_is_gone_to_the_last_byte(store: Stor
     assert [hit.conversation for hit in search.search(store, "ordinary question")] == [kept]
     assert decisions.broken_at(store) is None
     log = (store.home.logs / "host.log").read_text()
-    assert log.startswith("start\n---") and log.endswith("-\nend\n")
+    assert log.startswith("start\n---")
+    assert log.endswith("-\nend\n")
     assert store.conn.execute("PRAGMA foreign_key_check").fetchall() == []
     store.conn.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)")
 

@@ -17,7 +17,7 @@ from app.cli.learn import Narrator
 from app.cli.output import emit, json_option, say, short_time, table
 from app.cli.session import Kind, full_id, service
 from app.service import Service
-from store.errors import Interrupted, UsageError
+from store.errors import Interrupted, MynahError, UsageError
 from store.forgetting import Forgetting, Preview
 from store.types import ForgetState, RunOutcome, Scope
 
@@ -140,7 +140,14 @@ def _forget(scope: Scope, typed: str | None, *, wait: bool, dry_run: bool, yes: 
 
 
 def _waited(mynah: Service, asked: Forgetting) -> Forgetting:
-    asked = mynah.forget_wait(asked.id, Narrator().tell)
+    """Wait for the end; what is erased is erased, whatever becomes of learning the rest anew."""
+    try:
+        asked = mynah.forget_wait(asked.id, Narrator().tell)
+    except Interrupted:
+        raise
+    except MynahError as error:
+        say(f"it is erased, but the rest cannot be learned anew now: {error}")
+        return mynah.forgetting(asked.id)
     if asked.state is not ForgetState.PURGED:
         say("learning is paused: it is erased, and the rest is learned anew after `mynah learn resume`")
     return asked

@@ -160,7 +160,7 @@ class Supervisor:
     def look(self, store: Store) -> None:
         """Ask for a run if one is due, and see to it that a learner carries out what is asked for."""
         self._note_end()
-        purging.proceed_all(store)
+        self._forget(store)
         facts = gather(store, self._quiet())
         trigger = due(facts)
         if trigger is not None:
@@ -170,6 +170,13 @@ class Supervisor:
         free = self.learner_pid is None and self._backoff.over(time.monotonic())
         if wanted and free and not facts.paused and not self._ended.is_set():
             self._process = self._start()
+
+    def _forget(self, store: Store) -> None:
+        """Go on with requests to forget that were broken off or waited for a run; a fault there stops nothing else."""
+        try:
+            purging.proceed_all(store)
+        except MynahError as error:
+            log.warning("forgetting waits: %s", error)
 
     def _note_end(self) -> None:
         process = self._process

@@ -200,7 +200,16 @@ def clock(root: Path, count: int) -> dict[str, Any]:
     seconds = []
     for number in range(2):
         began = time.monotonic()
-        command = [sys.executable, "-m", "app.cli.main", "forget", "conversation", wanted[number], "--wait", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "app.cli.main",
+            "forget",
+            "conversation",
+            wanted[number],
+            "--wait",
+            "--json",
+        ]
         done = subprocess.run(command, check=True, cwd=_SOURCE, capture_output=True, text=True)
         seconds.append(round(time.monotonic() - began, 2))
         assert json.loads(done.stdout)["state"] == ForgetState.PURGED
@@ -209,7 +218,12 @@ def clock(root: Path, count: int) -> dict[str, Any]:
         began = time.monotonic()
         purging.proceed(store, forgetting.request(store, Scope.CONVERSATION, wanted[2]).id)
         inside = round(time.monotonic() - began, 2)
-    return {"messages": count, "command_seconds": seconds, "call_seconds": inside, "left": found_in(home.root, marked)}
+    return {
+        "messages": count,
+        "command_seconds": seconds,
+        "call_seconds": inside,
+        "left": found_in(home.root, marked),
+    }
 
 
 def fill(store: Store, rng: random.Random, words: list[str], count: int, marked: str) -> list[str]:
@@ -235,7 +249,9 @@ def home_at(root: Path) -> Home:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--only", choices=("weights", "clock"))
     parser.add_argument("--json", type=Path)
