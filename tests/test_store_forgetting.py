@@ -14,6 +14,7 @@ from store import (
     adapters,
     conversations,
     decisions,
+    erasure,
     forgetting,
     purging,
     runs,
@@ -163,6 +164,8 @@ def test_without_a_learner_everything_is_erased_and_only_the_lesson_waits(store:
     taught = seed.corrected(store, SECRET, ANSWER, "a better reply, which is long enough to be seen")
     other = seed.corrected(store, "an ordinary question", "a reply", "better")
     adapter = live(store, b"1", [(taught, UnitUse.TRAINED), (other, UnitUse.HELD_OUT)])
+    manifest = json.dumps({"base": {"name": "b"}, "units": [{"hash": taught.content_hash}]})
+    store.conn.execute("UPDATE adapters SET manifest = ? WHERE id = ?", (manifest, adapter))
     done = forget(store, Scope.CONVERSATION, taught.conversation)
     assert done.state is ForgetState.SERVING_CLEAN
     assert done.run is not None
@@ -358,3 +361,17 @@ def test_delete_names_forget_where_adapters_learned(store: Store) -> None:
     with pytest.raises(UsageError, match=f"mynah forget conversation {taught.conversation}"):
         conversations.delete(store, taught.conversation)
     assert conversations.get_message(store, taught.message).role is Role.ASSISTANT
+
+
+def test_a_copy_that_deleting_left_in_the_file_is_found_and_written_over(store: Store) -> None:
+    """With overwriting off, as a split page's leftover: the text is still in the file after the row is gone."""
+    kept, _, _ = say(store, "an ordinary question", "an ordinary reply")
+    store.conn.execute("PRAGMA secure_delete = OFF")
+    store.conn.execute("CREATE TABLE leftover (text TEXT)")
+    store.conn.execute("INSERT INTO leftover VALUES (?)", (SECRET,))
+    store.conn.execute("DELETE FROM leftover")
+    erasure.empty_log(store)
+    assert files_with(store.home.root, SECRET) == [f"mynah.db: {SECRET}"]
+    erasure.clean_file(store, [SECRET])
+    assert files_with(store.home.root, SECRET) == []
+    assert [hit.conversation for hit in search.search(store, "ordinary question")] == [kept]
