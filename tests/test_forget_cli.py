@@ -9,10 +9,10 @@ import pytest
 
 from app import service as services
 from app.cli.main import run
-from store import adapters, conversations, settings
+from store import adapters, conversations, runs, settings
 from store.db import Store
 from store.home import Home
-from store.types import Scope, UnitUse
+from store.types import RunOutcome, Scope, Trigger, UnitUse
 from tests import seed
 from tests.seed import say
 
@@ -93,3 +93,28 @@ def test_the_service_previews_and_forgets(home: Home, store: Store) -> None:
     assert mynah.forget(Scope.CONVERSATION, conversation).receipt is not None
     assert mynah.conversations() == []
     mynah.close()
+
+
+def test_wait_follows_the_run_and_prints_the_receipt(
+    home: Home, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taught = seed.corrected(store, "a question", "a reply", "better")
+    other = seed.corrected(store, "another question", "a reply", "better")
+    uses = [(taught, UnitUse.TRAINED), (other, UnitUse.HELD_OUT)]
+    adapters.publish(store, seed.adapter(store, b"1", uses).id, {"passed": True})
+
+    class Host:
+        """Carries a run out as soon as it is woken."""
+
+        def learn(self) -> None:
+            with Store.open(home) as mine:
+                run = runs.claim(mine, 1)
+                assert run is not None
+                assert run.trigger is Trigger.FORGETTING
+                runs.finish(mine, run.id, RunOutcome.PROMOTED, {"outcome": "promoted", "adapter": "abc"})
+
+    monkeypatch.setattr(services.Service, "host", lambda _self: Host())
+    assert run(["forget", "conversation", taught.conversation, "--wait", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done["state"] == "purged"
+    assert done["receipt"]["retraining"]["adapter"] == "abc"
