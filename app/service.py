@@ -7,6 +7,7 @@ service is safe to use from several threads: each has a database connection of i
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
@@ -19,22 +20,49 @@ from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, ru
 from app.insight import Insight
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
-from store import adapters, consent, conversations, ids, runs, search, settings, signals, units, verdicts
+from store import (
+    adapters,
+    consent,
+    conversations,
+    forgetting,
+    ids,
+    purging,
+    runs,
+    search,
+    settings,
+    signals,
+    units,
+    verdicts,
+)
 from store.adapters import Adapter, Serving
 from store.consent import Change, Dials
 from store.conversations import Conversation, Message
 from store.db import Store
 from store.errors import AdapterFileError, HostUnavailable, Interrupted, LearnerError, UsageError
+from store.forgetting import Forgetting, Item, Preview
 from store.home import Home
 from store.reasons import Reason, hint_for
 from store.runs import Run
 from store.search import Hit
 from store.signals import Signal
-from store.types import Consent, Dial, Role, RunOutcome, RunState, SignalKind, Trigger, UnitState, UnitUse
+from store.types import (
+    Consent,
+    Dial,
+    ForgetState,
+    Role,
+    RunOutcome,
+    RunState,
+    Scope,
+    SignalKind,
+    Trigger,
+    UnitState,
+    UnitUse,
+)
 from store.units import Fate, Unit
 from store.verdicts import Verdict
 
 POLL_SECONDS = 0.1
+END_REPLY_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -380,6 +408,67 @@ class Service(Insight):
             reason = error.strerror or "the disk may be full"
             raise UsageError(f"cannot write {to} ({reason}): choose another place") from error
         return to
+
+    def forget_preview(self, scope: Scope, target: str | None) -> Preview:
+        """What a request to forget would undo, without doing it."""
+        return forgetting.preview(self.store, scope, target)
+
+    def forget(self, scope: Scope, target: str | None) -> Forgetting:
+        """Forget: when this returns, nothing that saw it is served and it is erased; retraining may go on.
+
+        Raises:
+            NotFound: there is no such thing.
+        """
+        store = self.store
+        self._end_replies(forgetting.find(store, scope, target))
+        asked = purging.proceed(store, forgetting.request(store, scope, target).id)
+        client = running_host(self.home)
+        if asked.run is not None and client is not None:
+            client.learn()
+        return asked
+
+    def forget_on(self, asked: str) -> Forgetting:
+        """Go on with a request that was broken off, as far as can be gone now."""
+        return purging.proceed(self.store, asked)
+
+    def forget_wait(self, asked: str, told: Callable[[Run], None] | None = None) -> Forgetting:
+        """Go on with a request until its end, or until what is left must wait for learning to be resumed.
+
+        Raises:
+            Interrupted: Ctrl-C; the rest goes on.
+        """
+        now = self.forget_on(asked)
+        while now.state is not ForgetState.PURGED and now.run is not None:
+            if settings.get(self.store, settings.LEARNING_PAUSED):
+                return now
+            if runs.get(self.store, now.run).state is RunState.QUEUED:
+                self.host().learn()
+            # A run that fails, or may not begin, ends the wait for it; what it left is told by the request.
+            with contextlib.suppress(LearnerError, UsageError):
+                self.wait(now.run, told)
+            now = self.forget_on(asked)
+        return now
+
+    def forgettings(self) -> list[Forgetting]:
+        """The requests to forget, newest first."""
+        return forgetting.list_(self.store)
+
+    def forgetting(self, asked: str) -> Forgetting:
+        """One request to forget, with its receipt once it is carried out."""
+        return forgetting.get(self.store, asked)
+
+    def _end_replies(self, item: Item) -> None:
+        """Stop replies that are being written in what is to be forgotten, and wait a moment until they are saved."""
+        client = running_host(self.home)
+        deadline = time.monotonic() + END_REPLY_SECONDS
+        while client is not None and time.monotonic() < deadline:
+            open_ = conversations.being_written(self.store)
+            mine = [each for each in open_ if item.scope is Scope.ALL or each in item.messages]
+            if not mine:
+                return
+            for message in mine:
+                client.stop(message)
+            time.sleep(POLL_SECONDS)
 
     def use_model(self, name: str) -> ModelFile:
         """Choose another model by name or path; the host must be started anew to serve it."""

@@ -68,6 +68,8 @@ def judge_waiting(
         if said and (verdict is None or verdict.why == PHRASE):
             reading = reader().read([Pair(state.question, state.answer, said)])[0]
         with store.write():
+            if not units.still_follows(store, state):
+                continue
             if verdict is not None and (reading is None or reading.dissatisfied >= DOUBT):
                 units.mark_judged(store, state.reply, verdict.why)
                 _dissatisfied(

@@ -2,9 +2,10 @@
 
 Nothing a run does before its last step changes what is served: files are made in the scratch place, moved in by
 one rename, entered as a candidate, tested, and made live by one transaction. A learner that dies anywhere leaves
-a run that the next one begins again with the same seed; only a run that died between going live and saying so is
-not repeated but reported. What takes seconds to import (torch, transformers, peft) is imported when there is
-something to learn, and not before.
+a run that the next one begins again; only a run that died between going live and saying so is not repeated but
+reported. What a round makes follows from the content of its lesson alone, to the bit, its seed included: an adapter
+made anew without a forgotten unit is the one that would be there had the unit never been. What takes seconds to
+import (torch, transformers, peft) is imported when there is something to learn, and not before.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from learner.demonstrations import Demonstrator
 from learner.examples import Example
 from learner.teacher import Teacher
 from learner.yielding import Yielding, decoder_layers
-from store import adapters, consent, runs, settings, units
+from store import adapters, consent, forgetting, runs, settings, units
 from store.adapters import Adapter
 from store.db import Store
 from store.redaction.training import redactor_of
 from store.runs import Run
-from store.types import AdapterState, RunOutcome, RunState, UnitState, UnitUse
+from store.types import AdapterState, RunOutcome, RunState, Trigger, UnitState, UnitUse
 from store.units import Unit
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class Round:
         self._skipped: list[dict[str, str]] = []
         self._seconds: dict[str, float] = {}
         self._told = 0.0
+        self._relearned: list[Unit] = []
+        self._ledger = ""
+        self._seed = 0
 
     def carry_out(self) -> RunOutcome:
         """Do it. Raises MynahError where the run cannot be carried out; that says nothing about the units."""
@@ -111,18 +115,34 @@ class Round:
         if not waiting:
             return self._nothing([])
         base = catalogue.resolve(self._store.home, settings.get(self._store, settings.MODEL))
+        earlier = units.learned(self._store)
+        if self._run.trigger is Trigger.FORGETTING:
+            again = self._again(base)
+            if again is None:
+                return self._nothing([])
+            waiting, earlier = again.waiting, again.learned
+            self._relearned = earlier
         with closing(LlamaModel.load(convert.served_form(base))) as served:
             system_prompt = settings.get(self._store, settings.SYSTEM_PROMPT)
             renderer = Renderer(served.vocab, served.chat_template, system_prompt)
             with self._step(RunState.PREPARING):
-                lesson = self._prepare(renderer, waiting)
+                lesson = self._prepare(base, renderer, waiting, earlier)
             if not lesson.train or not lesson.held_out:
                 return self._nothing(waiting)
             with self._step(RunState.PREPARING):
                 lesson = self._practise(served, renderer, self._teach(served, renderer, lesson))
             return self._learn(base, served, renderer, lesson)
 
-    def _prepare(self, renderer: Renderer, waiting: list[Unit]) -> Lesson:
+    def _again(self, base: ModelFile) -> ledger.Again | None:
+        """The last lesson without what was forgotten; None where what serves has learned it already."""
+        last = forgetting.last_round(self._store, base.base_hash)
+        again = None if last is None else ledger.play_over(units.lessons(self._store, base.base_hash, last))
+        serving = adapters.active(self._store, base.base_hash).adapter
+        return None if again is None or (serving is not None and serving.version >= again.number) else again
+
+    def _prepare(
+        self, base: ModelFile, renderer: Renderer, waiting: list[Unit], learned: list[Unit]
+    ) -> Lesson:
         """Refuse what cannot be an example, and divide the rest."""
         made: dict[str, Example] = {}
         redactor = redactor_of(self._store)
@@ -136,11 +156,13 @@ class Round:
                 units.refuse(self._store, unit.id, built.reason)
                 self._skipped.append({"unit": unit.id, "reason": built.reason})
         earlier = []
-        for unit in units.learned(self._store):
+        for unit in learned:
             built = examples.build(self._store, renderer, unit, redactor)
             if isinstance(built, Example):
                 made[unit.id] = built
                 earlier.append(unit)
+        self._ledger = ledger.digest(usable, earlier)
+        self._seed = ledger.seed(self._ledger, self._refused_before(base))
         division = ledger.split(usable, earlier, self._seed)
         return Lesson(
             [(unit, made[unit.id]) for unit in division.train],
@@ -201,12 +223,17 @@ class Round:
             serving = adapters.active(self._store, base.base_hash)
             held_out = lesson.tests
             before = self._before(trainer.model, held_out, serving.adapter)
+            # When to stop is measured from the base, where the round starts: what is trained must not depend on what
+            # happens to serve meanwhile.
+            start = before if serving.adapter is None else self._before(trainer.model, held_out, None)
 
-            def gains() -> list[float]:
+            def gains(since: list[float]) -> list[float]:
                 now = [gate.preference(trainer.model, example) for example in held_out]
-                return [new - old for new, old in zip(now, before, strict=True)]
+                return [new - old for new, old in zip(now, since, strict=True)]
 
-            metrics = trainer.run([*lesson.examples, *lesson.practice], lambda: statistics.fmean(gains()))
+            metrics = trainer.run(
+                [*lesson.examples, *lesson.practice], lambda: statistics.fmean(gains(start))
+            )
         with self._step(RunState.EXPORTING):
             manifest = self._manifest(base, lesson, asdict(recipe), metrics, reference.digest())
             made = export.write(self._store.home, trainer.model, ADAPTER, recipe.alpha, base, manifest)
@@ -214,7 +241,7 @@ class Round:
         with self._step(RunState.GATING), self._yielding.inside(decoder_layers(trainer.model)):
             passages = [served.vocab.encode(text, special=False) for text in reference.GATE_PASSAGES]
             current = f"v{serving.adapter.version}" if serving.adapter else "the base"
-            checks = [gate.held_out_check(gains(), current)]
+            checks = [gate.held_out_check(gains(before), current)]
             checks += gate.drift_checks(gate.measure_drift(trainer.model, passages, self._yielding.border))
             self._tell(RunState.GATING, 0.4, "letting it answer")
             checks += self._health(base, served, renderer, candidate)
@@ -258,21 +285,24 @@ class Round:
 
     def _decide(self, candidate: Adapter, verdict: Verdict) -> RunOutcome:
         report = verdict.as_dict()
-        lost = self._taken_back(candidate)
-        if lost:
-            report["summary"] = (
-                "kept back: a rating, or the consent to learn from it, was taken back meanwhile"
-            )
-        elif verdict.passed:
-            if adapters.publish(self._store, candidate.id, report):
-                return self._finish(RunOutcome.PROMOTED, adapters.get(self._store, candidate.id))
-            report["summary"] = "kept back: it passed, but another version is pinned"
-        adapters.reject(self._store, candidate.id, report, report["summary"])
-        return self._finish(RunOutcome.REJECTED, adapters.get(self._store, candidate.id))
+        with self._store.write():
+            lost = self._taken_back(candidate)
+            if lost:
+                report["summary"] = (
+                    "kept back: a rating, or the consent to learn from it, was taken back meanwhile"
+                )
+            elif verdict.passed:
+                if adapters.publish(self._store, candidate.id, report):
+                    units.set_learned(self._store, self._relearned)
+                    return self._finish(RunOutcome.PROMOTED, adapters.get(self._store, candidate.id))
+                report["summary"] = "kept back: it passed, but another version is pinned"
+            adapters.reject(self._store, candidate.id, report, report["summary"])
+            return self._finish(RunOutcome.REJECTED, adapters.get(self._store, candidate.id))
 
     def _taken_back(self, candidate: Adapter) -> bool:
-        """Whether the owner has since taken back a rating, or the consent to learn from its conversation."""
-        return any(
+        """Whether a rating, the consent to learn from it, or what it was given for is not there any more."""
+        tainted = adapters.get(self._store, candidate.id).state is AdapterState.TAINTED
+        return tainted or any(
             unit.state is UnitState.REFUSED or not consent.may_train(self._store, unit.conversation)
             for unit, _ in units.used_by(self._store, candidate.id)
         )
@@ -331,16 +361,21 @@ class Round:
             "units": [
                 {"unit": unit.id, "hash": unit.content_hash, "use": str(use)} for unit, use in lesson.uses
             ],
+            "ledger": self._ledger,
             "practice": len(lesson.practice),
             "metrics": metrics.as_dict(),
             "seconds": self._seconds,
             "waited": round(self._yielding.waited, 2),
         }
 
-    @property
-    def _seed(self) -> int:
-        """The same for every attempt of a run, another one for every run."""
-        return int.from_bytes(self._run.id.encode()[-4:], "big") & 0x7FFFFFFF
+    def _refused_before(self, base: ModelFile) -> int:
+        """How often the gate has refused this very lesson: asked for again, it begins with other numbers."""
+        return sum(
+            each.state is AdapterState.REJECTED
+            and each.run != self._run.id
+            and each.manifest.get("ledger") == self._ledger
+            for each in adapters.list_(self._store, base.base_hash)
+        )
 
     @contextmanager
     def _step(self, state: RunState) -> Iterator[None]:

@@ -100,9 +100,22 @@ def add_candidate(
     manifest: dict[str, Any],
     uses: Sequence[tuple[units.Unit, UnitUse]],
 ) -> Adapter:
-    """Enter an installed adapter as a candidate, with the units its run saw. Entering it twice changes nothing."""
+    """Enter an installed adapter as a candidate, with the units its run saw. Entering it twice changes nothing.
+
+    The same lesson makes the same file, to the bit. If the one that was here before was deleted or forgotten, it
+    begins its life again.
+    """
     with store.write() as connection:
-        if connection.execute("SELECT 1 FROM adapters WHERE id = ?", (adapter,)).fetchone() is None:
+        known = connection.execute("SELECT state FROM adapters WHERE id = ?", (adapter,)).fetchone()
+        if known is not None and known["state"] in (AdapterState.DELETED, AdapterState.TAINTED):
+            connection.execute(
+                "UPDATE adapters SET state = ?, created = ?, run = ?, manifest = ?, gate = '{}', reason = NULL "
+                "WHERE id = ?",
+                (AdapterState.CANDIDATE, now(), run, json.dumps(manifest, sort_keys=True), adapter),
+            )
+            connection.execute("DELETE FROM unit_uses WHERE adapter = ?", (adapter,))
+            units.record_uses(store, adapter, uses)
+        elif known is None:
             version = connection.execute(
                 "SELECT coalesce(max(version), 0) + 1 FROM adapters WHERE base_hash = ?", (base_hash,)
             ).fetchone()[0]
@@ -152,7 +165,8 @@ def reject(store: Store, adapter: str, gate: dict[str, Any], reason: str) -> Non
     with store.write() as connection:
         _write_gate(connection, adapter, gate)
         connection.execute(
-            "UPDATE adapters SET state = ?, reason = ? WHERE id = ?", (AdapterState.REJECTED, reason, adapter)
+            "UPDATE adapters SET state = ?, reason = ? WHERE id = ? AND state != ?",
+            (AdapterState.REJECTED, reason, adapter, AdapterState.TAINTED),
         )
         decisions.append(
             store, "promotion", {"adapter": adapter, "gate": gate}, {"action": "reject", "reason": reason}
@@ -218,6 +232,54 @@ def rollback(store: Store, base_hash: str) -> tuple[Adapter, Serving]:
         _activate(connection, before, 1.0, Actor.OWNER, reason, base_hash)
         _unpin_left(store, before)
     return serving.adapter, active(store, base_hash)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What serving was moved from and to for one base; ``after`` None is the base alone."""
+
+    base_hash: str
+    before: Adapter
+    after: Adapter | None
+
+
+def taint(store: Store, tainted: Sequence[str], reason: str) -> list[Moved]:
+    """Take adapters out of service for good: serving goes to the newest older one that is sound, or to the base."""
+    moved = []
+    with store.write() as connection:
+        marks = ", ".join("?" * len(tainted))
+        connection.execute(
+            f"UPDATE adapters SET state = ?, reason = ? WHERE id IN ({marks})",
+            (AdapterState.TAINTED, reason, *tainted),
+        )
+        if settings.get(store, settings.PINNED) in tainted:
+            settings.put(store, settings.PINNED, None)
+        bases = connection.execute(
+            f"SELECT DISTINCT base_hash FROM adapters WHERE id IN ({marks})", list(tainted)
+        ).fetchall()
+        for base in bases:
+            before = active(store, base["base_hash"]).adapter
+            if before is None or before.id not in tainted:
+                continue
+            after = newest_sound(store, before.base_hash, tainted)
+            _activate(connection, after, 1.0, Actor.OWNER, reason, before.base_hash)
+            moved.append(Moved(before.base_hash, before, after))
+    return moved
+
+
+def newest_sound(store: Store, base_hash: str, without: Sequence[str]) -> Adapter | None:
+    """The newest version before the one that serves that has served, still can and is not among ``without``.
+
+    Not a newer one: the owner had left that for the one that serves.
+    """
+    serving = active(store, base_hash).adapter
+    for other in sorted(list_(store, base_hash), key=lambda each: -each.version):
+        if serving is None or other.version >= serving.version or other.id in without:
+            continue
+        served = other.state in (AdapterState.ACTIVE, AdapterState.RETIRED)
+        if served and (files(store, other.id) / GGUF_NAME).exists():
+            return other
+    return None
 
 
 def delete(store: Store, adapter: str) -> None:

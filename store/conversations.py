@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from store import events, settings
+from store import erasure, events, settings
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
@@ -267,6 +267,12 @@ def recover(store: Store) -> int:
     return len(rows)
 
 
+def being_written(store: Store) -> list[str]:
+    """The replies that are being generated now."""
+    rows = store.conn.execute(f"SELECT id FROM messages WHERE status = '{MessageStatus.GENERATING}'")
+    return [row["id"] for row in rows]
+
+
 def get_message(store: Store, message: str) -> Message:
     """One message by its full id."""
     row = store.conn.execute(f"SELECT {_COLUMNS} FROM messages WHERE id = ?", (message,)).fetchone()
@@ -387,20 +393,16 @@ def delete(store: Store, conversation: str) -> None:
         if taught:
             names = ", ".join(row["adapter"] for row in taught)
             raise UsageError(
-                f"adapters learned from this conversation ({names}): delete those first, or keep it; "
-                "nothing was changed"
+                f"adapters learned from this conversation ({names}): `mynah forget conversation {conversation}` "
+                "takes that back too; nothing was changed"
             )
-        mine = "SELECT id FROM messages WHERE conversation = ?"
-        connection.execute("PRAGMA defer_foreign_keys = ON")
-        connection.execute("DELETE FROM units WHERE conversation = ?", (conversation,))
-        connection.execute(f"DELETE FROM judged WHERE message IN ({mine})", (conversation,))
-        connection.execute(f"DELETE FROM signals WHERE message IN ({mine})", (conversation,))
-        connection.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
+        mine = connection.execute(
+            "SELECT id FROM messages WHERE conversation = ?", (conversation,)
+        ).fetchall()
+        erasure.delete_messages(connection, [row["id"] for row in mine])
         connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
-        # A deleted row's trigrams stay in the index's segments until these are merged.
-        connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('optimize')")
-    # Old pages live on in the WAL until a checkpoint; with a reader in the way it happens at a later one.
-    store.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    erasure.clean_index(store)
+    erasure.empty_log(store)
 
 
 def by_path(store: Store, digest: str) -> Message | None:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.db import Store
+from store.erasure import unguarded
 from store.errors import NotFound
 from store.ids import new_id, now
+from store.quotes import Quotes
 
 GENESIS = "0" * 64
 
@@ -75,6 +77,37 @@ def broken_at(store: Store) -> str | None:
             return str(row["id"])
         previous = row["hash"]
     return None
+
+
+def forget(store: Store, quotes: Quotes) -> int:
+    """Take quotations of forgotten texts out of the records, and hash what follows anew; returns how many held one.
+
+    The chain shows that nothing was changed behind the owner's back; this is at the owner's word, and a record of
+    its own says that it was done.
+    """
+    with store.write() as connection:
+        rows = connection.execute("SELECT * FROM decisions ORDER BY seq").fetchall()
+        cleaned = {
+            row["seq"]: (quotes.without_json(row["inputs"]), quotes.without_json(row["choice"]))
+            for row in rows
+        }
+        changed = [row["seq"] for row in rows if cleaned[row["seq"]] != (row["inputs"], row["choice"])]
+        if not changed:
+            return 0
+        previous = next((row["previous"] for row in rows if row["seq"] == changed[0]), GENESIS)
+        with unguarded(connection, "decisions"):
+            for row in rows:
+                if row["seq"] < changed[0]:
+                    continue
+                inputs, choice = cleaned[row["seq"]]
+                digest = _digest(row["id"], row["created"], row["kind"], inputs, choice, previous)
+                connection.execute(
+                    "UPDATE decisions SET inputs = ?, choice = ?, previous = ?, hash = ? WHERE seq = ?",
+                    (inputs, choice, previous, digest, row["seq"]),
+                )
+                previous = digest
+        append(store, "forgetting", {"records": len(changed)}, {"action": "hash the chain anew"})
+    return len(changed)
 
 
 def _canonical(value: dict[str, Any]) -> str:

@@ -67,6 +67,16 @@ class Home:
         return self.root / "learner.lock"
 
     @property
+    def forget_lock(self) -> Path:
+        """Held by whoever carries out a request to forget."""
+        return self.root / "forget.lock"
+
+    @property
+    def backup_lock(self) -> Path:
+        """Held while a backup is written: what is forgotten meanwhile would be in it."""
+        return self.root / "backup.lock"
+
+    @property
     def activity(self) -> Path:
         return self.root / "activity"
 
@@ -128,6 +138,18 @@ def wipe(descriptor: int) -> None:
     while left > 0:
         left -= os.write(descriptor, noise[: min(left, len(noise))])
     os.fsync(descriptor)
+
+
+@contextmanager
+def taking_turns(path: Path) -> Iterator[None]:
+    """As `locked`, but wait for the holder to be done."""
+    with _explained(path.parent):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _private_dir(path: Path) -> None:

@@ -28,7 +28,7 @@ def now() -> str:
 
 
 def resolve(store: Store, table: str, prefix: str) -> str:
-    """The full id for an unambiguous prefix in conversations, messages, adapters, learning_runs, units, decisions.
+    """The full id for an unambiguous prefix in one of the tables that are named by id.
 
     Raises:
         NotFound: nothing starts with it.
@@ -41,6 +41,7 @@ def resolve(store: Store, table: str, prefix: str) -> str:
         "learning_runs": "learning run",
         "units": "learning unit",
         "decisions": "decision",
+        "forgettings": "request to forget",
     }[table]
     rows = store.conn.execute(
         f"SELECT id FROM {table} WHERE id >= ? AND id < ? LIMIT 3", (prefix, prefix + "\U0010ffff")

@@ -117,6 +117,8 @@ def m003_events_consent_forgetting(db: Database) -> None:
     db.execute("CREATE INDEX idx_forgettings_state ON forgettings (state)")
     _indexes_for_long_histories(db)
     _unjudged(db)
+    # Copies of all this that the owner had us make: whoever asks to forget something means those too.
+    db.execute("CREATE TABLE backups (path TEXT PRIMARY KEY NOT NULL, created TEXT NOT NULL) WITHOUT ROWID")
     db.execute("PRAGMA user_version = 3")
 
 

@@ -43,10 +43,11 @@ class Run:
 
 
 def request(store: Store, trigger: Trigger) -> Run:
-    """Ask for a run. A run that is still queued serves the new request too."""
+    """Ask for a run. A run that is still queued serves the new request too, unless one of them is to retrain."""
     with store.write() as connection:
         row = connection.execute(
-            "SELECT * FROM learning_runs WHERE state = ? ORDER BY rowid LIMIT 1", (RunState.QUEUED,)
+            'SELECT * FROM learning_runs WHERE state = ?1 AND ("trigger" = ?3) = (?2 = ?3) ORDER BY rowid LIMIT 1',
+            (RunState.QUEUED, trigger, Trigger.FORGETTING),
         ).fetchone()
         if row is not None:
             return _run(row)
@@ -59,12 +60,13 @@ def request(store: Store, trigger: Trigger) -> Run:
 
 
 def claim(store: Store, pid: int) -> Run | None:
-    """Take the next run to carry out: a broken-off one first. To be called with the learner's lock held."""
+    """Take the next run: a broken-off one, then one that retrains. To be called with the learner's lock held."""
     with store.write() as connection:
         while True:
             row = connection.execute(
-                "SELECT * FROM learning_runs WHERE state NOT IN (?, ?) ORDER BY state = ?, rowid LIMIT 1",
-                (RunState.DONE, RunState.FAILED, RunState.QUEUED),
+                "SELECT * FROM learning_runs WHERE state NOT IN (?, ?) "
+                'ORDER BY state = ?, "trigger" != ?, rowid LIMIT 1',
+                (RunState.DONE, RunState.FAILED, RunState.QUEUED, Trigger.FORGETTING),
             ).fetchone()
             if row is None:
                 return None

@@ -169,6 +169,16 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     ENOUGH_UNITS = "enough-units"
     IDLE = "idle"
+    FORGETTING = "forgetting"
+
+
+class ForgetState(StrEnum):
+    """How far a request to forget got; each state is entered only when all before it holds."""
+
+    REQUESTED = "requested"
+    SERVING_CLEAN = "serving_clean"
+    RETRAINED = "retrained"
+    PURGED = "purged"
 
 
 class Scope(StrEnum):

@@ -23,6 +23,7 @@ from store.types import (
     AdapterState,
     Consent,
     MessageStatus,
+    Role,
     SignalKind,
     SignalSource,
     UnitKind,
@@ -228,13 +229,14 @@ def waiting(store: Store) -> list[Unit]:
 def fresh(store: Store) -> list[Unit]:
     """Waiting units that no run has tried yet in their present form: what may start a run by itself.
 
-    A unit of a run that the gate refused waits on, but would otherwise start the same run for ever. Thanks alone
-    start none: they say that all is well.
+    A unit of a run that the gate refused waits on, but would otherwise start the same run for ever. What only
+    an adapter held that is tainted now is new again. Thanks alone start none: they say that all is well.
     """
     rows = store.conn.execute(
         "SELECT * FROM units WHERE state = ? AND kind != ? AND NOT EXISTS (SELECT 1 FROM unit_uses "
-        "WHERE unit = units.id AND unit_uses.content_hash = units.content_hash) ORDER BY rowid",
-        (UnitState.QUEUED, UnitKind.THANKS),
+        "JOIN adapters ON adapters.id = unit_uses.adapter AND adapters.state != ? "
+        "WHERE unit_uses.unit = units.id AND unit_uses.content_hash = units.content_hash) ORDER BY units.rowid",
+        (UnitState.QUEUED, UnitKind.THANKS, AdapterState.TAINTED),
     )
     return [_unit(row) for row in rows]
 
@@ -315,6 +317,44 @@ def settle(store: Store, adapter: str) -> None:
                 )
 
 
+def queue_lost(store: Store) -> list[str]:
+    """Let what no sound adapter holds any more wait again; returns those units."""
+    with store.write() as connection:
+        rows = connection.execute(
+            "SELECT id FROM units WHERE state IN (?, ?) AND id NOT IN (SELECT unit FROM unit_uses "
+            "JOIN adapters ON adapters.id = adapter WHERE adapters.state IN (?, ?))",
+            (UnitState.USED, UnitState.HELD_OUT, AdapterState.ACTIVE, AdapterState.RETIRED),
+        ).fetchall()
+        for row in rows:
+            _set_state(connection, row["id"], UnitState.QUEUED, None)
+    return [row["id"] for row in rows]
+
+
+def lessons(store: Store, base_hash: str, last: int) -> list[tuple[Unit, int]]:
+    """What the rounds of a base up to version ``last`` taught, in the ledger's order, with the round of each.
+
+    A unit belongs to the first version that went live with it in its present form.
+    """
+    rows = store.conn.execute(
+        "SELECT units.*, min(version) AS round FROM units "
+        "JOIN unit_uses ON unit_uses.unit = units.id AND unit_uses.content_hash = units.content_hash "
+        "JOIN adapters ON adapters.id = unit_uses.adapter WHERE base_hash = ? AND version <= ? "
+        "AND adapters.id IN (SELECT adapter FROM activations) AND units.state != ? "
+        "GROUP BY units.id ORDER BY units.rowid",
+        (base_hash, last, UnitState.REFUSED),
+    )
+    return [(_unit(row), row["round"]) for row in rows]
+
+
+def set_learned(store: Store, learned: Iterable[Unit]) -> None:
+    """Note units as learned or held out, as their states say, unless their ratings have changed meanwhile."""
+    with store.write() as connection:
+        connection.executemany(
+            "UPDATE units SET state = ?, reason = NULL, updated = ? WHERE id = ? AND content_hash = ? AND state != ?",
+            [(unit.state, now(), unit.id, unit.content_hash, UnitState.REFUSED) for unit in learned],
+        )
+
+
 def fate(store: Store, message: str) -> Fate | None:
     """What became of a reply's rating, in words; None where it was never rated."""
     unit = of_message(store, message)
@@ -322,7 +362,7 @@ def fate(store: Store, message: str) -> Fate | None:
         return None
     if unit.state is UnitState.REFUSED:
         return Fate(unit.state, f"not used: {unit.reason}")
-    seen = uses(store, unit.id)
+    seen = [use for use in uses(store, unit.id) if use.state is not AdapterState.TAINTED]
     if unit.state is UnitState.QUEUED:
         tried = [use for use in seen if use.state is AdapterState.REJECTED]
         return Fate(
@@ -352,6 +392,15 @@ def unjudged(store: Store, limit: int = 200) -> list[NextState]:
         (MessageStatus.COMPLETE, MessageStatus.STOPPED, Consent.ALLOW, limit),
     )
     return [NextState(row["id"], row["question"], row["answer"], row["next_message"]) for row in rows]
+
+
+def still_follows(store: Store, state: NextState) -> bool:
+    """Whether a reply and what followed it are still there as they were read: either may be forgotten meanwhile."""
+    row = store.conn.execute(
+        "SELECT text FROM messages WHERE parent = ? AND role = ? ORDER BY rowid LIMIT 1",
+        (state.reply, Role.USER),
+    ).fetchone()
+    return row is not None and row["text"] == state.next_message
 
 
 def mark_judged(store: Store, reply: str, verdict: str) -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from app.host.client import holder
 from app.host.supervisor import Backoff, Facts, Supervisor, due, gather
-from store import conversations, runs, settings
+from store import conversations, forgetting, runs, settings
 from store.db import Store
 from store.home import Home
-from store.types import RunOutcome, Trigger
+from store.types import ForgetState, RunOutcome, Scope, Trigger
 from tests.scripted import SOURCE
 from tests.seed import corrected, say
 
@@ -217,3 +217,14 @@ def test_what_the_learner_says_goes_to_its_log(home: Home) -> None:
         eventually(lambda: supervisor.learner_pid is None)
         supervisor.look(store)
     supervisor.close()
+
+
+def test_a_request_to_forget_that_was_broken_off_is_carried_on(
+    home: Home, looked_after: tuple[Supervisor, Store]
+) -> None:
+    supervisor, store = looked_after
+    conversation, _, _ = say(store, "a question", "a reply")
+    asked = forgetting.request(store, Scope.CONVERSATION, conversation)
+    supervisor.look(store)
+    assert forgetting.get(store, asked.id).state is ForgetState.PURGED
+    assert supervisor.learner_pid is None

@@ -32,7 +32,7 @@ def now(wait: bool, as_json: bool) -> None:
     mynah = service()
     run = mynah.learn_now()
     if wait and not run.state.finished:
-        run = mynah.wait(run.id, _Narrator().tell)
+        run = mynah.wait(run.id, Narrator().tell)
     if run.state.finished:
         emit(run.result, as_json, lambda: _outcome(run))
         return
@@ -43,7 +43,7 @@ def now(wait: bool, as_json: bool) -> None:
     )
 
 
-class _Narrator:
+class Narrator:
     """Tells of a run's progress: each step, and each tenth of the way."""
 
     def __init__(self) -> None:

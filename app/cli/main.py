@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "consent": "app.cli.consent:consent",
     "learn": "app.cli.learn:learn",
     "adapters": "app.cli.adapters:adapters",
+    "forget": "app.cli.forget:forget",
     "export": "app.cli.exchange:export",
     "backup": "app.cli.exchange:backup",
     "restore": "app.cli.exchange:restore",

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     CONVERSATION = "conversations"
     MESSAGE = "messages"
     ADAPTER = "adapters"
+    FORGETTING = "forgettings"
 
 
 def service() -> Service:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.host.processes import holder
-from store import cipher, consent, runs, settings, signals, units
+from store import cipher, consent, purging, runs, settings, signals, units
 from store.db import Store
 from store.errors import MynahError
 from store.home import Home
@@ -165,6 +165,7 @@ class Supervisor:
         if time.monotonic() - self._swept >= _SWEEP_SECONDS:
             self._swept = time.monotonic()
             consent.sweep(store)
+        self._forget(store)
         facts = gather(store, self._quiet())
         trigger = due(facts)
         if trigger is not None:
@@ -174,6 +175,13 @@ class Supervisor:
         free = self.learner_pid is None and self._backoff.over(time.monotonic())
         if wanted and free and not facts.paused and not self._ended.is_set():
             self._process = self._start()
+
+    def _forget(self, store: Store) -> None:
+        """Go on with requests to forget that were broken off or waited for a run; a fault there stops nothing else."""
+        try:
+            purging.proceed_all(store)
+        except MynahError as error:
+            log.warning("forgetting waits: %s", error)
 
     def _note_end(self) -> None:
         process = self._process

@@ -18,7 +18,8 @@ import json
 import shutil
 import tarfile
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from store import cipher, consent
 from store.db import BUSY_SECONDS, SCHEMA_VERSION, Store, explained
 from store.errors import HomeError, UsageError
 from store.files import whole_file
-from store.home import Home
+from store.home import Home, taking_turns
 from store.ids import now
 from store.types import AdapterState
 
@@ -34,6 +35,8 @@ MANIFEST = "manifest.json"
 DATABASE = "mynah.db"
 ADAPTERS = "adapters"
 FORM = "mynah-backup-1"
+SCRATCH = "backup-"
+"""How the directories begin in which a backup is made or unpacked."""
 
 _TRIES = 3
 # Adapters hardly shrink and the database does at once: more effort costs twice the time for a few per cent.
@@ -59,13 +62,36 @@ def write(store: Store, target: Path, version: str) -> Contents:
     """
     if target.exists():
         raise UsageError(f"{target} exists already: choose a new file")
-    with explained(store.home), tempfile.TemporaryDirectory(dir=store.home.scratch) as scratch:
+    # Noted before it is there, so that none is ever forgotten by who forgets; it names a file that may not exist.
+    with (
+        explained(store.home),
+        taking_turns(store.home.backup_lock),
+        _noted(store, target.absolute()),
+        tempfile.TemporaryDirectory(dir=store.home.scratch, prefix=SCRATCH) as scratch,
+    ):
         made = _snapshot(store, Path(scratch))
         with whole_file(target) as temporary:
-            _pack(made, temporary, version)
-        conversations, messages = _counts(made / DATABASE)
-        adapters = sum(path.is_dir() for path in (made / ADAPTERS).iterdir())
-        return Contents(conversations, messages, adapters, target.stat().st_size)
+            pack(made, temporary, version, now())
+        return _contents(made, target)
+
+
+def _contents(made: Path, target: Path) -> Contents:
+    conversations, messages = _counts(made / DATABASE)
+    adapters = sum(path.is_dir() for path in (made / ADAPTERS).iterdir())
+    return Contents(conversations, messages, adapters, target.stat().st_size)
+
+
+@contextmanager
+def _noted(store: Store, path: Path) -> Iterator[None]:
+    """Keep a list of the backups that were made: the owner may ask to forget something that is in them."""
+    with store.write() as connection:
+        connection.execute("INSERT OR REPLACE INTO backups (path, created) VALUES (?, ?)", (str(path), now()))
+    try:
+        yield
+    except BaseException:
+        with store.write() as connection:
+            connection.execute("DELETE FROM backups WHERE path = ?", (str(path),))
+        raise
 
 
 def _snapshot(store: Store, scratch: Path) -> Path:
@@ -115,13 +141,14 @@ def _counts(database: Path) -> tuple[int, int]:
     return conversations, messages
 
 
-def _pack(made: Path, target: Path, version: str) -> None:
+def pack(made: Path, target: Path, version: str, created: str) -> None:
+    """Write a directory with a database and adapters as one archive, with the hash of every file in front."""
     files = {path.relative_to(made).as_posix(): path for path in sorted(made.rglob("*")) if path.is_file()}
     manifest = {
         "form": FORM,
         "version": version,
         "schema": SCHEMA_VERSION,
-        "created": now(),
+        "created": created,
         "files": {
             name: {"sha256": file_hash(path), "bytes": path.stat().st_size} for name, path in files.items()
         },

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from store import cipher, encryption
+from store import cipher, encryption, forgetting
 from store.db import BUSY_SECONDS, SCHEMA_VERSION, Store, explained
 from store.encryption import State
 from store.errors import ExchangeFileError, HomeError, NotFound, SchemaTooNew, UsageError
-from store.exchange.backup import ADAPTERS, DATABASE, FORM, MANIFEST, file_hash
-from store.home import PRIVATE_DIR, Home, locked
+from store.exchange.backup import ADAPTERS, DATABASE, FORM, MANIFEST, SCRATCH, file_hash
+from store.home import PRIVATE_DIR, Home, locked, taking_turns
 from store.ids import now
 
 _NAME = re.compile(rf"{DATABASE}|{ADAPTERS}/[0-9a-f]+/[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -64,14 +64,17 @@ def restore(home: Home, source: Path, *, replace: bool) -> Restored:
     with (
         locked(home.host_lock, "host"),
         locked(home.learner_lock, "learner"),
+        taking_turns(home.backup_lock),
         explained(home),
-        tempfile.TemporaryDirectory(dir=home.scratch) as scratch,
+        tempfile.TemporaryDirectory(dir=home.scratch, prefix=SCRATCH) as scratch,
     ):
         readable = _refuse_unless_empty(home, replace)
         made = Path(scratch)
-        manifest = _unpack(source, made)
+        manifest = unpack(source, made)
         _check_database(made / DATABASE, source)
         counts = _migrated(made)
+        if readable and home.db.exists():
+            _carry_over(home, made)
         kept_aside = None if readable else _move_aside(home)
         adapters = _install_adapters(home, made / ADAPTERS)
         _write_over(home, made / DATABASE)
@@ -104,7 +107,7 @@ def _refuse_unless_empty(home: Home, replace: bool) -> bool:
     return True
 
 
-def _unpack(source: Path, target: Path) -> dict[str, Any]:
+def unpack(source: Path, target: Path) -> dict[str, Any]:
     """Unpack an archive into a directory, checking every file against the manifest; returns the manifest."""
     try:
         with _opened(source) as archive:
@@ -194,6 +197,14 @@ def _migrated(made: Path) -> tuple[int, int]:
         store.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         store.conn.execute("PRAGMA journal_mode = DELETE")
     return conversations, messages
+
+
+def _carry_over(home: Home, made: Path) -> None:
+    """What was forgotten since the backup was made must not come back with it; nor is the list of backups lost."""
+    with Store.open(home) as live, Store.open(Home(made)) as copy:
+        forgetting.carry_over(live, copy)
+        copy.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        copy.conn.execute("PRAGMA journal_mode = DELETE")
 
 
 def _move_aside(home: Home) -> Path:
