@@ -232,9 +232,9 @@ async def test_every_screen_works_at_every_width(service: ScriptedService, size:
     ]
     async with chatting(service, size) as chat:
         await chat.ask("hello")
-        for key in ("f1", "f3", "f8"):
+        for key in ("f1", "f3", "f8", "f12", "ctrl+f", "f11", "alt+i"):
             await chat.press(key)
-            assert len(chat.app.screen_stack) == 2
+            await chat.until(lambda: len(chat.app.screen_stack) == 2)
             await chat.press("escape")
             await chat.until(lambda: len(chat.app.screen_stack) == 1)
         await chat.press("f7")
