@@ -25,6 +25,7 @@ from store.encryption import State
 from store.errors import EncryptionError, HomeLocked, MynahError, PassphraseNeeded, UsageError
 from store.exchange import backup, restore
 from store.home import Home, wipe
+from tests import released
 from tests.conftest import ROOT
 from tests.scripted import HOST_COMMAND
 from tests.seed import say
@@ -123,10 +124,7 @@ class TestThereAndBack:
     def test_a_home_is_migrated_when_encrypted(self, talked: Home) -> None:
         encryption.encrypt(talked, PASSPHRASE, quiet)
         with Store.open(talked) as store:
-            store.conn.executescript(
-                "DROP TABLE forgettings; DROP TABLE consents; DROP TABLE events; PRAGMA user_version = 2;"
-                "DELETE FROM _sqlite_migrations WHERE name LIKE 'm003%'"
-            )
+            released.take_back(store.conn, 2)
         assert whole(talked)
         with Store.open(talked) as store:
             assert store.conn.execute("SELECT count(*) FROM consents").fetchone()[0] == 0

@@ -23,6 +23,7 @@ from store.exchange import backup, restore
 from store.exchange.export import Format
 from store.home import Home, locked
 from store.types import UnitUse
+from tests import released
 from tests.exchange_helpers import exported
 from tests.seed import adapter, corrected, say
 
@@ -173,10 +174,7 @@ class TestRestore:
             path = tmp_path / "old.db"
             path.write_bytes(members["mynah.db"])
             with closing(sqlite3.connect(path)) as connection:
-                connection.executescript(
-                    "DROP TABLE origins; DROP TABLE events; DROP TABLE consents; DROP TABLE forgettings;"
-                    "PRAGMA user_version = 1; DELETE FROM _sqlite_migrations WHERE name NOT LIKE 'm001%'"
-                )
+                released.take_back(connection, 1)
             members["mynah.db"] = path.read_bytes()
             relist(members, schema=1)
 

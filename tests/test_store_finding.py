@@ -12,6 +12,7 @@ from store.errors import UsageError
 from store.finding import Corrected, Rated, Sought
 from store.home import Home
 from store.types import Shelf, SignalKind, UnitState, UnitUse
+from tests import released
 from tests.seed import adapter, corrected, say
 
 
@@ -154,15 +155,7 @@ def test_a_made_title_gives_way_to_the_owners(store: Store) -> None:
 def test_a_database_from_before_keeps_its_conversations(home: Home) -> None:
     with Store.open(home) as store:
         conversation, _, _ = say(store, "an old egg", "yes")
-        for statement in (
-            "DROP TABLE tags",
-            "DROP TABLE drafts",
-            "ALTER TABLE conversations DROP COLUMN pinned",
-            "ALTER TABLE conversations DROP COLUMN archived",
-            "DELETE FROM _sqlite_migrations WHERE name = 'm004_pins_tags_drafts'",
-            "PRAGMA user_version = 3",
-        ):
-            store.conn.execute(statement)
+        released.take_back(store.conn, 2)
     with Store.open(home) as store:
         found = conversations.get(store, conversation)
         assert (found.title, found.pinned, found.archived, found.tags) == ("an old egg", None, None, ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import sqlite3
@@ -19,10 +18,9 @@ from store.errors import SchemaTooNew
 from store.home import Home
 from store.search import search
 from store.types import SignalKind
+from tests import released
 
 ROOT = Path(__file__).resolve().parent.parent
-FIXTURES = ROOT / "tests" / "fixtures"
-RELEASED = sorted(int(path.name[7:-6]) for path in FIXTURES.glob("schema-*.db.gz"))
 
 Rows = list[tuple[object, ...]]
 
@@ -30,7 +28,7 @@ Rows = list[tuple[object, ...]]
 def put(home: Home, schema: int) -> None:
     """Give a home the database of a released schema; 0 is none."""
     if schema:
-        home.db.write_bytes(gzip.decompress((FIXTURES / f"schema-{schema}.db.gz").read_bytes()))
+        home.db.write_bytes(released.database(schema))
 
 
 def contents(path: Path, like: dict[str, Rows] | None = None) -> dict[str, Rows]:
@@ -75,12 +73,12 @@ def version(path: Path) -> int:
 
 
 def test_there_is_a_database_of_every_schema_before_this_one() -> None:
-    assert set(range(1, 3)) <= set(RELEASED)
-    for number in RELEASED:
+    assert set(range(1, 3)) <= set(released.SCHEMAS)
+    for number in released.SCHEMAS:
         assert number <= SCHEMA_VERSION
 
 
-@pytest.mark.parametrize("old", RELEASED)
+@pytest.mark.parametrize("old", released.SCHEMAS)
 def test_a_released_schema_is_upgraded_with_all_it_holds(home: Home, old: int) -> None:
     put(home, old)
     before = contents(home.db)
@@ -97,7 +95,7 @@ def test_a_released_schema_is_upgraded_with_all_it_holds(home: Home, old: int) -
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-@pytest.mark.parametrize("old", RELEASED)
+@pytest.mark.parametrize("old", released.SCHEMAS)
 def test_an_upgraded_database_is_as_good_as_a_new_one(home: Home, old: int) -> None:
     put(home, old)
     with Store.open(home) as store:
@@ -116,7 +114,7 @@ def test_an_upgraded_database_is_as_good_as_a_new_one(home: Home, old: int) -> N
 
 
 def test_a_newer_schema_is_refused_untouched(home: Home) -> None:
-    put(home, RELEASED[-1])
+    put(home, released.SCHEMAS[-1])
     with closing(sqlite3.connect(home.db)) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     before = {path.name: path.read_bytes() for path in home.root.iterdir() if path.is_file()}
@@ -159,7 +157,7 @@ for number, root in enumerate(sys.argv[1:], start=1):
 """
 
 
-@pytest.mark.parametrize("old", [0, *RELEASED])
+@pytest.mark.parametrize("old", [0, *released.SCHEMAS])
 def test_a_kill_at_any_statement_leaves_one_schema_or_the_next_and_is_made_good(home: Home, old: int) -> None:
     put(home, old)
     before, steps = contents(home.db) if old else {}, statements(home)
