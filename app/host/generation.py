@@ -28,6 +28,7 @@ class Produced:
     cached_tokens: int = 0
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    opening_tokens: int = 0
     text: str = ""
     finish: FinishReason | None = None
     began: float = 0.0
@@ -39,7 +40,8 @@ class Produced:
     def tokens_per_second(self) -> float:
         """Decoding speed, the prompt left out; 0 for fewer than two tokens."""
         spent = self.ended - self.first_token
-        return (len(self.tokens) - 1) / spent if len(self.tokens) > 1 and spent > 0 else 0.0
+        made = len(self.tokens) - self.opening_tokens
+        return (made - 1) / spent if made > 1 and spent > 0 else 0.0
 
     def usage(self) -> dict[str, int]:
         """Token counts by the names of the OpenAI interface."""
@@ -106,12 +108,19 @@ def reply(
         hold()
 
     out.began = time.monotonic()
+    opening = list(job.opening.tokens) if job.opening is not None else []
     slot, out.cached_tokens = evaluate_prompt(
-        runtime, cache, key, list(job.prompt), exact=job.sampling.exact, between=between
+        runtime, cache, key, [*job.prompt, *opening], exact=job.sampling.exact, between=between
     )
     out.evaluated = time.monotonic()
     sampler = runtime.sampler(job.sampling)
     decoder, stops = Utf8Decoder(), StopFilter((*runtime.stop_strings, *job.stops))
+    if job.opening is not None:
+        # Through the same decoders, so that a character or a stop string cut in two is put together again.
+        out.tokens, out.logprobs, out.opening_tokens = opening, list(job.opening.logprobs), len(opening)
+        out.text = stops.feed(decoder.feed(b"".join(map(runtime.piece, opening))))
+        if out.text:
+            yield out.text
     try:
         while out.finish is None:
             token, logprob = sampler.sample()
