@@ -29,7 +29,7 @@ class MynahApp(App[None]):
     """Mynah's chat."""
 
     TITLE = "Mynah"
-    CSS_PATH = Path(__file__).with_name("mynah.tcss")
+    CSS_PATH: ClassVar[list[Path]] = [Path(__file__).with_name(name) for name in ("mynah.tcss", "chat.tcss")]
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "quit", show=False)]
 
