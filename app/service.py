@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.composing import Composing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
@@ -104,7 +105,7 @@ class Snapshot:
     data_version: int
 
 
-class Service:
+class Service(Composing):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:

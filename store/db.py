@@ -20,7 +20,7 @@ from types import TracebackType
 from store.errors import DiskFull, HomeError, SchemaTooNew
 from store.home import PRIVATE_FILE, Home
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Equals the number of the last migration; kept in ``PRAGMA user_version`` for a cheap check at each start."""
 
 BUSY_SECONDS = 10.0

@@ -118,6 +118,22 @@ def m003_events_consent_forgetting(db: Database) -> None:
     db.execute("PRAGMA user_version = 3")
 
 
+@migrations()
+def m004_pins_tags_drafts(db: Database) -> None:
+    """What the owner sorts conversations by, and what was typed in one and not sent yet."""
+    db.execute("ALTER TABLE conversations ADD COLUMN pinned TEXT")
+    db.execute("ALTER TABLE conversations ADD COLUMN archived TEXT")
+    db.execute(
+        "CREATE TABLE tags (conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE, "
+        "tag TEXT NOT NULL, PRIMARY KEY (conversation, tag))"
+    )
+    db.execute(
+        "CREATE TABLE drafts (conversation TEXT PRIMARY KEY REFERENCES conversations (id) ON DELETE CASCADE, "
+        "text TEXT NOT NULL, updated TEXT NOT NULL)"
+    )
+    db.execute("PRAGMA user_version = 4")
+
+
 def _table(db: Database, name: str) -> Table:
     table = db.table(name)
     assert isinstance(table, Table)

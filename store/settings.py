@@ -18,6 +18,8 @@ PINNED: Final = "adapter.pinned"
 THREADS: Final = "host.threads"
 SYSTEM_PROMPT: Final = "chat.system_prompt"
 PRIVACY_WORDS: Final = "privacy.words"
+THEME: Final = "chat.theme"
+KEYS: Final = "chat.keys"
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
@@ -30,6 +32,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     THREADS: None,
     SYSTEM_PROMPT: "You are a helpful AI assistant named Mynah.",
     PRIVACY_WORDS: [],
+    THEME: "dark",
+    KEYS: {},
 }
 
 

@@ -145,7 +145,7 @@ async def test_an_earlier_reply_is_picked_with_tab_and_typing_goes_back(service:
     async with chatting(service) as chat:
         await chat.ask("one")
         await chat.ask("two")
-        await chat.press("tab", "up")
+        await chat.press("tab", "up", "up")
         assert chat.transcript.picked is chat.replies[0]
         await chat.press("f6")
         await chat.until(lambda: "good" in chat.meta(0))

@@ -6,34 +6,41 @@ again and only what differs is redrawn. Replies of conversations that are not sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import ClassVar
 
-from textual import events, on
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual import on
+from textual.binding import BindingType
 from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import TextArea
 
 from app.host.client import TurnRequest
 from app.host.events import Done, Failed, Started
 from app.service import Thread, ThreadMessage
 from app.tui.background import Background
-from app.tui.choice_bar import ChoiceBar
+from app.tui.chat_pane import ChatPane
 from app.tui.composer import Composer
+from app.tui.drafts import PAUSE, Drafts
+from app.tui.keys import CONVERSATION, Command
+from app.tui.message_views import MessageView, QuestionView
 from app.tui.ports import ChatService
 from app.tui.replies import LiveTurn, Replies, TurnProgress
-from app.tui.status_line import StatusLine
-from app.tui.transcript import ReplyView, Transcript
+from app.tui.writing import Attachment, quoted, read_file
 from store.conversations import Message as StoredMessage
 from store.errors import MynahError
-from store.types import ErrorClass, MessageStatus, Role, SignalKind
+from store.types import ErrorClass, FinishReason, MessageStatus, Role, SignalKind
 
 QUIT_WINDOW = 2.0
 
 
-class ChatView(Vertical):
-    """Transcript, choices, composer and status line, and the turns between them."""
+class ChatView(ChatPane):
+    """A conversation and the turns in it. ``incognito``: nothing that is typed here is written anywhere."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [command.binding for command in CONVERSATION if command.keys]
+    incognito = False
 
     @dataclass
     class Changed(Message):
@@ -47,40 +54,33 @@ class ChatView(Vertical):
     class HostLost(Message):
         """The host died under a reply. The next one closes what was left open, and is then ready for ^R."""
 
-    def __init__(self, service: ChatService, background: Background) -> None:
-        super().__init__()
+    def __init__(
+        self, service: ChatService, background: Background, commands: Callable[[], Sequence[Command]]
+    ) -> None:
+        super().__init__(commands)
         self._service = service
         self._background = background
         self._replies = Replies(service, self)
-        self._drafts: dict[str | None, str] = {}
+        self._drafts = Drafts(service, background, lambda: not self.incognito)
+        self._draft_due: Timer | None = None
+        self._written: list[str] = []
+        self._editing: str | None = None
+        self._set_aside = ""
+        self._typed_text = ""
         self._interrupted_at = 0.0
         self.conversation: str | None = None
         self.thread: Thread | None = None
         self.turn: LiveTurn | None = None
 
-    def compose(self) -> ComposeResult:
-        yield Transcript()
-        yield ChoiceBar()
-        yield Composer("Write to Mynah")
-        yield StatusLine()
-
     async def on_mount(self) -> None:
         await self.transcript.show([])
+        self._drafts.read(None, self._bring_back(None))
+        self._background.call(self._service.written, self._remember, lambda _: None)
 
     def on_unmount(self) -> None:
+        if self._editing is None:
+            self._drafts.keep_now(self.conversation, self._typed_text)
         self._replies.hang_up()
-
-    @property
-    def composer(self) -> Composer:
-        return self.query_one(Composer)
-
-    @property
-    def transcript(self) -> Transcript:
-        return self.query_one(Transcript)
-
-    @property
-    def status(self) -> StatusLine:
-        return self.query_one(StatusLine)
 
     @property
     def busy(self) -> frozenset[str]:
@@ -100,8 +100,13 @@ class ChatView(Vertical):
         if self.conversation is not None or self.turn is not None:
             self._leave_for(None)
             await self.transcript.show([])
-            self.composer.sent.replace([])
+            self.composer.sent.replace(self._written)
         self.composer.focus()
+
+    def _remember(self, written: list[str]) -> None:
+        self._written = written
+        if self.conversation is None and self.turn is None:
+            self.composer.sent.replace(written)
 
     def open(self, conversation: str) -> None:
         """Show a conversation as soon as it is read."""
@@ -117,13 +122,38 @@ class ChatView(Vertical):
 
     def _leave_for(self, conversation: str | None) -> None:
         """What was typed stays with the conversation it was typed in; what waits in the other comes back."""
-        self._drafts[self.conversation] = self.composer.text
+        self._leave_edit()
+        self._drafts.keep(self.conversation, self.composer.message)
         if self.turn is not None:
             self.turn.view = None
         self.conversation, self.thread, self.turn = conversation, None, None
-        self.composer.put(self._drafts.pop(conversation, ""))
+        known = self._drafts.known(conversation)
+        self.composer.put(known or "")
+        if known is None:
+            self._drafts.read(conversation, self._bring_back(conversation))
         self.status.measured(None, None)
         self.post_message(self.Changed())
+
+    def _bring_back(self, conversation: str | None) -> Callable[[str], None]:
+        """Put a draft where it was typed, unless something else is being typed there."""
+
+        def bring(text: str) -> None:
+            if self.conversation == conversation and not self.composer.text and self.turn is None:
+                self.composer.put(text)
+
+        return bring
+
+    @on(TextArea.Changed)
+    def _draft_changed(self) -> None:
+        """Keep what is typed as soon as there is a pause in it."""
+        self._typed_text = self.composer.message
+        if self._draft_due is not None:
+            self._draft_due.stop()
+        self._draft_due = self.set_timer(PAUSE, self._keep_draft)
+
+    def _keep_draft(self) -> None:
+        if self._editing is None:
+            self._drafts.keep(self.conversation, self.composer.message)
 
     def _read(self, then: Callable[[Thread], None], before: Callable[[], None] | None = None) -> None:
         conversation = self.conversation
@@ -167,9 +197,8 @@ class ChatView(Vertical):
             turn.view.say(turn.remark)
         elif self.unanswered is not None:
             await self.transcript.complain("This question has no reply yet. ^R answers it.")
-        self.composer.sent.replace(
-            [each.message.text for each in thread.messages if each.message.role is Role.USER]
-        )
+        asked = [each.message.text for each in thread.messages if each.message.role is Role.USER]
+        self.composer.sent.replace([*(each for each in self._written if each not in asked), *asked])
         self._measure(thread)
         self.post_message(self.Changed())
 
@@ -184,17 +213,25 @@ class ChatView(Vertical):
     async def _send(self, event: Composer.Submitted) -> None:
         event.stop()
         if self.turn is not None:
-            self._tell("Mynah is still answering. Esc stops it; your text stays here.")
+            self.tell("Mynah is still answering. Esc stops it; your text stays here.")
             return
         event.composer.accept(event.raw)
+        self._written.append(event.text)
+        self._drafts.keep(self.conversation, self.composer.message)
+        edited = self._editing
+        if edited is not None:
+            view = self._question(edited)
+            if view is not None:
+                await self.transcript.drop_from(view)
+            self._leave_edit()
         await self.transcript.add_question(event.text)
-        request = TurnRequest(text=event.text, conversation=self.conversation)
+        request = TurnRequest(text=event.text, conversation=self.conversation, edit=edited)
         await self._begin(LiveTurn(request, self.conversation, question=event.text))
 
     async def answer_again(self) -> bool:
         """Answer the open question, or the picked reply's question once more; False where there is none."""
         if self.turn is not None:
-            self._tell("Mynah is still answering. Esc stops it.")
+            self.tell("Mynah is still answering. Esc stops it.")
             return True
         view = self.transcript.picked
         if self.unanswered is not None:
@@ -210,6 +247,74 @@ class ChatView(Vertical):
         await self._begin(LiveTurn(request, self.conversation))
         return True
 
+    async def action_go_on(self) -> None:
+        """Go on with a reply that was stopped or cut, in a reply beside it."""
+        view = self.transcript.picked
+        if self.turn is not None or view is None or view.entry is None:
+            self.tell("There is no reply to go on with yet")
+            return
+        message = view.entry.message
+        if message.status is MessageStatus.COMPLETE and message.finish_reason is not FinishReason.LENGTH:
+            self.tell("This reply ended by itself. ^R answers again.")
+            return
+        await self.transcript.drop_from(view)
+        self.composer.focus()
+        await self._begin(
+            LiveTurn(TurnRequest(conversation=self.conversation, extend=message.id), self.conversation)
+        )
+
+    def action_edit(self) -> None:
+        """Take the picked message of the owner's, else the last, back into the composer."""
+        view = self.transcript.picked_question
+        if self.turn is not None or view is None or view.entry is None:
+            self.tell("There is no message of yours to edit yet")
+            return
+        self._leave_edit()
+        self._set_aside = self.composer.message
+        self._editing = view.entry.message.id
+        self.composer.put(view.text)
+        self.composer.focus()
+        self.writing_line.say("Editing: Enter puts this beside your first message, Esc leaves it as it was.")
+
+    def _leave_edit(self) -> None:
+        """Back to what was being written before."""
+        if self._editing is not None:
+            self._editing = None
+            self.composer.put(self._set_aside)
+            self.writing_line.say(None)
+
+    def _question(self, message: str) -> QuestionView | None:
+        views = self.transcript.query(QuestionView)
+        return next((view for view in views if view.entry and view.entry.message.id == message), None)
+
+    @on(MessageView.OpenAsked)
+    async def _open_message(self, event: MessageView.OpenAsked) -> None:
+        if isinstance(event.view, QuestionView):
+            self.action_edit()
+        else:
+            await self.action_go_on()
+
+    def action_quote(self) -> None:
+        """Put what is selected, else the picked reply, into the composer as a quotation."""
+        selected = self.screen.get_selected_text()
+        view = self.transcript.picked
+        text = selected or (view.text if view is not None else "")
+        if not text.strip():
+            self.tell("There is nothing to quote yet")
+            return
+        self.screen.clear_selection()
+        self.composer.add(quoted(text) + "\n")
+        self.composer.focus()
+
+    def attach(self, path: str) -> None:
+        """Put a text file into the message, as quoted data."""
+
+        def add(file: Attachment) -> None:
+            self.composer.add(file.quoted, f"{file.name}: {file.size:,} characters")
+            self.composer.focus()
+
+        self._background.beside(lambda: read_file(path), add, self._refused)
+
     def _note(self, message: StoredMessage, kind: SignalKind) -> None:
         """Keep what was done to a reply. A fault of the program is no statement about the reply."""
         if message.status is not MessageStatus.FAILED:
@@ -220,6 +325,7 @@ class ChatView(Vertical):
     def stop(self) -> None:
         """Stop the reply on the screen; the text so far stays."""
         if self.turn is None:
+            self._leave_edit()
             self.composer.focus()
             return
         self._replies.stop(self.turn)
@@ -302,31 +408,31 @@ class ChatView(Vertical):
         if saved:
             await self._turn_over(turn)
             if not shown:
-                self._tell(failure.message)
+                self.tell(failure.message)
             elif turn.message is None:
                 await self.transcript.take_back(turn.view, keep_question=True)
                 turn.view = None
                 await self.transcript.complain(f"{failure.message}. ^R tries again.")
             elif failure.error_class is ErrorClass.HOST_DOWN:
-                self._tell(failure.message)
+                self.tell(failure.message)
                 self.post_message(self.HostLost())
             return
         self._replies.over(turn)
         self.post_message(self.Changed())
         question = turn.question or ""
         if not shown:
-            self._drafts[turn.conversation] = question
-            self._tell(failure.message)
+            self._drafts.keep(turn.conversation, question)
+            self.tell(failure.message)
             return
         self.turn = None
         await self.transcript.take_back(turn.view)
         if not self.composer.text:
             self.composer.put(question)
+        if turn.request.edit is not None:
+            self._read(self._opened)
         await self.transcript.complain(
             f"{failure.message}. Your text is back below (or behind ↑): Enter sends it."
         )
-
-    # Keys that belong to a part of the view
 
     @on(Composer.Interrupted)
     def interrupt(self) -> None:
@@ -341,33 +447,10 @@ class ChatView(Vertical):
             self.app.exit()
         else:
             self._interrupted_at = monotonic()
-            self._tell("^C once more quits")
+            self.tell("^C once more quits")
 
-    @on(ReplyView.Typed)
-    def _typed(self, event: ReplyView.Typed) -> None:
-        self._type(event.key)
-
-    @on(ChoiceBar.Closed)
-    def _choices_closed(self, event: ChoiceBar.Closed) -> None:
-        self.composer.focus()
-        if event.passed_on is not None:
-            self._type(event.passed_on)
-
-    def _type(self, key: events.Key) -> None:
-        self.composer.focus()
-        self.composer.post_message(events.Key(key.key, key.character))
-
-    @on(ReplyView.SiblingAsked)
-    def _sibling_of(self, event: ReplyView.SiblingAsked) -> None:
-        self._go_to_sibling(event.view, event.step)
-
-    @on(Composer.SiblingAsked)
-    def _sibling_of_picked(self, event: Composer.SiblingAsked) -> None:
-        view = self.transcript.picked
-        if view is not None:
-            self._go_to_sibling(view, event.step)
-
-    def _go_to_sibling(self, view: ReplyView, step: int) -> None:
+    def go_to_sibling(self, view: MessageView, step: int) -> None:
+        """Show the message beside this one, and what follows it."""
         entry = view.entry
         if entry is None or self.turn is not None:
             return
@@ -375,33 +458,8 @@ class ChatView(Vertical):
         if 0 <= place < len(entry.siblings):
             self._read(self._opened, before=lambda: self._service.select(entry.siblings[place]))
 
-    @on(Composer.PageAsked)
-    def _scroll(self, event: Composer.PageAsked) -> None:
-        if event.step < 0:
-            self.transcript.scroll_page_up(animate=False)
-        else:
-            self.transcript.scroll_page_down(animate=False)
-
-    @on(ReplyView.PickAsked)
-    def _pick(self, event: ReplyView.PickAsked) -> None:
-        replies = self.transcript.replies
-        place = replies.index(event.view) + event.step
-        if place >= len(replies):
-            self.composer.focus()
-        elif place >= 0:
-            replies[place].focus()
-
-    @on(Composer.PickAsked)
-    def _pick_last(self) -> None:
-        replies = self.transcript.replies
-        if replies:
-            replies[-1].focus()
-
     def _refused(self, error: MynahError) -> None:
         self.notify(str(error), severity="warning", markup=False)
-
-    def _tell(self, line: str) -> None:
-        self.notify(line, timeout=3, markup=False)
 
 
 def _texts(thread: Thread) -> list[tuple[str, str]]:
