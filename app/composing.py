@@ -1,4 +1,4 @@
-"""The part of the service that the writing of messages needs: drafts, what was written before, and the owner's taste."""
+"""What the writing of messages needs of the service: drafts, what was written before, and the owner's taste."""
 
 from __future__ import annotations
 

@@ -53,6 +53,12 @@ class ScriptedTurn:
     def __iter__(self) -> Iterator[TurnEvent]:
         return self.service.play(self)
 
+    def __enter__(self) -> ScriptedTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self.stopped.set()
         for event in (self.script.may_start, self.script.may_end):

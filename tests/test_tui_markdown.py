@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -105,13 +106,15 @@ async def test_the_parts_of_a_block_touch_and_the_done_ones_are_left_alone(pilot
     assert [fence.code for fence in done] == codes
     assert {fence.lexer for fence in fences} == {"python"}
     assert "\n".join(fence.code.rstrip("\n") for fence in fences) == LINES.rstrip("\n")
-    for above, below in zip(fences, fences[1:], strict=False):
+    for above, below in pairwise(fences):
         assert below.region.y == above.region.bottom, "no gap between the parts of one block"
     assert max(len(fence.code.splitlines()) for fence in fences) <= PART + 1
 
 
 def test_code_blocks_of_a_reply() -> None:
-    text = "a\n```py\nx = 1\n\ny\n```\nb\n~~~\n```\n~~~\n   ```sh run\n   ls\n   ```\n````\n```\n````\n```\nopen"
+    text = (
+        "a\n```py\nx = 1\n\ny\n```\nb\n~~~\n```\n~~~\n   ```sh run\n   ls\n   ```\n````\n```\n````\n```\nopen"
+    )
     assert code_blocks(text) == [
         CodeBlock("py", "x = 1\n\ny"),
         CodeBlock("", "```"),

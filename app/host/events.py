@@ -30,9 +30,10 @@ class TurnRequest:
 
     ``continue_from`` alone answers that user message; with ``text`` it is the message under which the text is
     put, which makes a branch. ``edit`` is the owner's message that ``text`` is put beside. ``extend`` names a reply
-    that was cut: the new one beside it begins with the same tokens and goes on. ``sampler`` may hold temperature, top_p, top_k, repeat_penalty, seed and
-    max_tokens; the rest is the host's default. With ``incognito`` nothing is kept, so the earlier turns come along
-    with the request. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
+    that was cut: the new one beside it begins with the same tokens and goes on. ``sampler`` may hold temperature,
+    top_p, top_k, repeat_penalty, seed and max_tokens; the rest is the host's default. With ``incognito`` nothing is
+    kept, so the earlier turns come along with the request. ``source`` names the kind of client (chat, cli) that a new
+    conversation is listed with.
     """
 
     text: str | None = None

@@ -224,7 +224,9 @@ class ChatScreen(Screen[None]):
         if name:
             self.app.post_message(ThemeChosen(name))
             return
-        names = [Choice(str(place), each, partial(self.action_theme, each)) for place, each in enumerate(THEMES, 1)]
+        names = [
+            Choice(str(place), each, partial(self.action_theme, each)) for place, each in enumerate(THEMES, 1)
+        ]
         self.query_one(ChoiceBar).ask("Which colours?", names)
 
     @on(CommandComposer.Given)

@@ -254,9 +254,7 @@ class Composer(TextArea):
 
     def _fold(self, text: str) -> str:
         start = " ".join(text[:60].split())
-        return self._mark(
-            f"paste {len(self._folded) + 1}: {len(text):,} characters, “{start[:40]}…”", text
-        )
+        return self._mark(f"paste {len(self._folded) + 1}: {len(text):,} characters, “{start[:40]}…”", text)
 
     def _mark(self, label: str, text: str) -> str:
         mark = f"⟦{label}⟧"

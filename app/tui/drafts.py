@@ -40,7 +40,7 @@ class Drafts:
         self._background.call(lambda: self._service.draft(conversation), found, _not_kept)
 
     def keep(self, conversation: str | None, text: str) -> None:
-        """This is the draft now."""
+        """Take this for the draft from now on."""
         before = self._texts.get(conversation)
         self._texts[conversation] = text
         if text != (before or "") and self._kept():

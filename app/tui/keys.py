@@ -61,8 +61,17 @@ CONVERSATION: tuple[Command, ...] = (
     Command("f10,alt+g", "F10, Alt+G", "go_on", "continue", "go on with a reply that was stopped or cut"),
     Command("alt+e", "Alt+E", "edit", "edit", "change your message; the first one is kept beside it"),
     Command("alt+q", "Alt+Q", "quote", "quote", "quote the selection, or the reply"),
-    Command("alt+a", "Alt+A", "screen.attach", "attach", "put a text file into the message, as a quotation", "FILE"),
-    Command("alt+c", "Alt+C", "screen.copy_code", "code", "copy a code block of the reply, the last one", "[N]"),
+    Command(
+        "alt+a",
+        "Alt+A",
+        "screen.attach",
+        "attach",
+        "put a text file into the message, as a quotation",
+        "FILE",
+    ),
+    Command(
+        "alt+c", "Alt+C", "screen.copy_code", "code", "copy a code block of the reply, the last one", "[N]"
+    ),
     Command("ctrl+p", "^P", "screen.palette", "commands", "find a command by any word"),
     Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
 )
@@ -101,7 +110,7 @@ def misnamed(keys: Mapping[str, str]) -> list[str]:
 
 def _usable(keys: str) -> bool:
     parts = [key.strip() for key in keys.split(",")]
-    return all(len(part) > 1 and ("+" in part or part[:1] == "f" and part[1:].isdigit()) for part in parts)
+    return all(len(part) > 1 and ("+" in part or (part[:1] == "f" and part[1:].isdigit())) for part in parts)
 
 
 def _called(keys: str) -> str:
