@@ -1,7 +1,8 @@
 """The conversation on the screen: a window of its newest messages, and the reply that is being written.
 
 A chat that stays open all day grows without end while a terminal shows forty lines, so only ``WINDOW``
-messages are mounted; earlier ones come when somebody scrolls up to them. The transcript follows new text only
+messages are mounted, and as many again before the oldest are taken down; earlier ones come when somebody scrolls up
+to them. The transcript follows new text only
 while its end is in view: whoever reads further up is left in peace.
 """
 
@@ -96,8 +97,21 @@ class Transcript(VerticalScroll, can_focus=False):
         """The owner's message, from the moment it was sent."""
         await self.stop_complaining()
         await self.query(Welcome).remove()
+        await self._take_down()
         await self.mount(QuestionView(text))
         self.anchor()
+
+    async def _take_down(self) -> None:
+        """Whoever sends something is at the end: what is far above it need not stay mounted."""
+        views = self.messages
+        if len(views) <= 2 * WINDOW or any(view.entry is None for view in views[:-WINDOW]):
+            return
+        with self.app.batch_update():
+            old = views[:-WINDOW]
+            self._earlier += [view.entry for view in old if view.entry is not None]
+            await self.query(".earlier").remove()
+            await self.remove_children(old)
+            await self.mount_all(self._more(), before=0)
 
     async def add_reply(self, text: str = "") -> ReplyView:
         """An empty reply, or one that has come as far as ``text``."""
