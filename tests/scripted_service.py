@@ -53,6 +53,12 @@ class ScriptedTurn:
     def __iter__(self) -> Iterator[TurnEvent]:
         return self.service.play(self)
 
+    def __enter__(self) -> ScriptedTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self.stopped.set()
         for event in (self.script.may_start, self.script.may_end):
@@ -163,14 +169,18 @@ class ScriptedService(Service):
             yield Queued(script.ahead, conversation, parent)
         serving = self.serving()
         adapter = serving.adapter.id if serving.adapter else None
+        sampler = {"extends": request.extend} if request.extend is not None else {}
         reply = conversations.begin_reply(
-            store, conversation, parent, ReplyStart(BASE, adapter, 1.0, {}, "template", [1, 2, 3])
+            store, conversation, parent, ReplyStart(BASE, adapter, 1.0, sampler, "template", [1, 2, 3])
         )
         self.turns[reply.id] = turn
         yield Started(reply.id, conversation, parent, reply.id, adapter)
         if script.may_start is not None:
             script.may_start.wait(10)
         said = ""
+        if request.extend is not None:
+            said = conversations.get_message(store, request.extend).text
+            yield Token(said)
         for piece in script.pieces:
             if turn.stopped.wait(script.delay) if script.delay else turn.stopped.is_set():
                 break
@@ -231,8 +241,13 @@ class ScriptedService(Service):
 
     def _parent(self, request: TurnRequest) -> tuple[str, str]:
         store = self.store
-        if request.regenerate is not None:
-            again = conversations.get_message(store, request.regenerate)
+        if request.edit is not None:
+            assert request.text is not None
+            old = conversations.get_message(store, request.edit)
+            new = conversations.append_user(store, old.conversation, request.text, old.parent)
+            return old.conversation, new.id
+        if request.regenerate is not None or request.extend is not None:
+            again = conversations.get_message(store, request.regenerate or str(request.extend))
             assert again.parent is not None
             return again.conversation, again.parent
         if request.text is None:

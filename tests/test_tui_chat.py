@@ -145,7 +145,7 @@ async def test_an_earlier_reply_is_picked_with_tab_and_typing_goes_back(service:
     async with chatting(service) as chat:
         await chat.ask("one")
         await chat.ask("two")
-        await chat.press("tab", "up")
+        await chat.press("tab", "up", "up")
         assert chat.transcript.picked is chat.replies[0]
         await chat.press("f6")
         await chat.until(lambda: "good" in chat.meta(0))
@@ -397,3 +397,18 @@ async def test_five_hundred_messages_cost_no_more_than_a_window(service: Scripte
         await chat.pilot.pause()
         assert len(chat.transcript.query(QuestionView)) == WINDOW
         assert "472 earlier messages" in chat.seen(".earlier")
+
+
+async def test_a_chat_that_stays_open_takes_down_what_is_far_above(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.tui.transcript.WINDOW", 4)
+    async with chatting(service) as chat:
+        for number in range(6):
+            await chat.ask(f"question {number}")
+        assert len(chat.transcript.messages) <= 8
+        assert "earlier messages" in chat.seen(".earlier")
+        shown = len(chat.transcript.messages)
+        assert chat.replies[-1].entry is not None
+        chat.transcript.scroll_to(y=0, animate=False)
+        await chat.until(lambda: len(chat.transcript.messages) > shown)
