@@ -45,9 +45,7 @@ def test_a_person_is_prompted_and_hears_whole_lines(
     assert [request.text for request in service.requests] == ["hello \nthere"]
 
 
-def test_a_pipe_gets_the_replies_alone(
-    service: ScriptedService, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pipe_gets_the_replies_alone(service: ScriptedService, capsys: pytest.CaptureFixture[str]) -> None:
     service.scripts = [Script(("one",)), Script(("two",))]
     assert chat(service, ["a", "", "b"], person=False) == 0
     said = capsys.readouterr()
@@ -141,6 +139,8 @@ def test_a_pipe_chats_without_a_terminal(home: Home, words: tuple[str, ...]) -> 
 
 
 def test_a_pipe_that_is_empty_starts_nothing(home: Home) -> None:
-    ran = subprocess.run(COMMAND, stdin=subprocess.DEVNULL, capture_output=True, cwd=ROOT, timeout=60, check=True)
+    ran = subprocess.run(
+        COMMAND, stdin=subprocess.DEVNULL, capture_output=True, cwd=ROOT, timeout=60, check=True
+    )
     assert (ran.stdout, ran.stderr) == (b"", b"")
     assert not home.host_json.exists()

@@ -24,7 +24,7 @@ from app.tui.palette import CONTRAST, THEMES
 from app.tui.transcript import ReplyView
 from store.home import Home
 from tests.scripted_service import Script, ScriptedService
-from tests.test_tui_exit import PATIENCE, ROOT, RESTORED, Terminal
+from tests.test_tui_exit import PATIENCE, RESTORED, ROOT, Terminal
 from tests.tui_pilot import Chat, chatting
 
 WIDE = "日本語の文字 👩‍👩‍👧‍👦 🇫🇷 e\u0301 한국어"
@@ -46,9 +46,7 @@ async def test_the_end_stays_in_view_when_the_size_changes_while_a_reply_streams
     async with chatting(service, (120, 40)) as chat:
         await chat.send("talk")
         for size in ((40, 12), (120, 40), (60, 20)):
-            said = len(chat.view.turn.text) if chat.view.turn else 0
             await chat.pilot.resize_terminal(*size)
-            await chat.until(lambda said=said: chat.view.turn is None or len(chat.view.turn.text) >= said)
             await chat.pilot.pause(0.1)
             assert chat.transcript.scroll_y == chat.transcript.max_scroll_y
         await chat.until(lambda: chat.view.turn and chat.view.turn.text.endswith("word299 "))
@@ -62,14 +60,17 @@ async def test_a_notice_is_whole_at_any_width(service: ScriptedService, width: i
     app = MynahApp(service)
     async with app.run_test(size=(width, 20), notifications=True) as pilot:
         chat = Chat(app, pilot, service)
-        chat.app.notify("a notice that is longer than a narrow terminal is wide, to its very end", markup=False)
+        chat.app.notify(
+            "a notice that is longer than a narrow terminal is wide, to its very end", markup=False
+        )
         await chat.until(lambda: chat.app.screen.query(Toast))
         await chat.pilot.pause()
         toast = chat.app.screen.query_one(Toast)
-        assert 0 <= toast.region.x
+        assert toast.region.x >= 0
         assert toast.region.right <= width
         drawn = " ".join(
-            "".join(segment.text for segment in strip).strip() for strip in chat.app.screen._compositor.render_strips()
+            "".join(segment.text for segment in strip).strip()
+            for strip in chat.app.screen._compositor.render_strips()
         )
         assert "very end" in re.sub(r"\W+", " ", drawn)
 
@@ -177,7 +178,9 @@ class Tmux:
         environment = {**os.environ, "MYNAH_HOME": str(home.root)}
         environment.pop("NO_COLOR", None)
         environment.pop("TMUX", None)
-        self.call("-f", os.devnull, "new-session", "-d", "-x", "80", "-y", "24", command, environment=environment)
+        self.call(
+            "-f", os.devnull, "new-session", "-d", "-x", "80", "-y", "24", command, environment=environment
+        )
 
     def call(self, *words: str, environment: dict[str, str] | None = None) -> str:
         ran = subprocess.run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar
 
 from textual import on
@@ -17,7 +17,7 @@ from textual.command import Provider
 from textual.filter import LineFilter
 
 from app.tui.chat_screen import ChatScreen
-from app.tui.keys import CHAT, CONVERSATION, misnamed
+from app.tui.keys import CHAT, CONVERSATION, chosen, misnamed
 from app.tui.palette import CALM, THEMES, ThemeChosen
 from app.tui.plain import PlainText
 from app.tui.ports import ChatService
@@ -39,7 +39,9 @@ class MynahApp(App[None]):
     """Mynah's chat."""
 
     TITLE = "Mynah"
-    CSS_PATH: ClassVar[list[Path]] = [Path(__file__).with_name(name) for name in ("mynah.tcss", "chat.tcss")]
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        Path(__file__).with_name(name) for name in ("mynah.tcss", "chat.tcss")
+    ]
     COMMAND_PALETTE_BINDING = "ctrl+p"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "quit", show=False)]
@@ -92,7 +94,8 @@ class MynahApp(App[None]):
         from app.tui.help_screen import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+            keys = self._service.preferences().keys
+            self.push_screen(HelpScreen(chosen((*CHAT, *CONVERSATION), keys)))
 
     def leave(self, code: int) -> None:
         """Schedule an exit with a code; safe to call from a signal handler in the loop's thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -36,12 +37,12 @@ class ChatCommands(Provider):
         screen = self.screen
         return list(screen.commands) if isinstance(screen, ChatScreen) else []
 
-    def _run(self, command: Command) -> partial[object]:
+    def _run(self, command: Command) -> Callable[[], Awaitable[None]]:
         screen = self.screen
         assert isinstance(screen, ChatScreen)
         return partial(screen.perform, command)
 
-    def _theme(self, name: str) -> partial[object]:
+    def _theme(self, name: str) -> Callable[[], None]:
         screen = self.screen
         assert isinstance(screen, ChatScreen)
         return partial(screen.action_theme, name)

@@ -68,6 +68,10 @@ class MessageView(Widget, can_focus=True, can_focus_children=False):
         super().__init__(classes=classes)
         self.entry = entry
 
+    def refresh_entry(self, entry: ThreadMessage) -> None:
+        """The text is the same, what is known about it may have changed."""
+        self.entry = entry
+
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character not in ("j", "k"):
             event.stop()
@@ -153,6 +157,7 @@ class ReplyView(MessageView):
         self._meta = Meta("", markup=False, classes="meta")
         self._stream: PacedMarkdown | None = None
         self._said = text
+        self._remark = ""
 
     def compose(self) -> ComposeResult:
         yield self._body
@@ -178,7 +183,10 @@ class ReplyView(MessageView):
 
     def say(self, line: str) -> None:
         """Put a passing remark on the meta line: waiting, thinking."""
-        self._meta.update(Content(line))
+        if line != self._remark:
+            # Every update lays the whole transcript out again, and this is called with every token.
+            self._remark = line
+            self._meta.update(Content(line))
 
     async def finish(self, entry: ThreadMessage) -> None:
         """The reply is over: show it as it is stored."""
@@ -205,6 +213,6 @@ class ReplyView(MessageView):
 
     def _settle(self, entry: ThreadMessage) -> None:
         self.entry = entry
-        self._said = ""
+        self._said = self._remark = ""
         self.set_class(entry.message.status is MessageStatus.FAILED, "-failed")
         self._meta.update(wording.meta_line(entry))

@@ -33,6 +33,7 @@ MESSAGES = 2_000
 RATE = 150.0
 KEYS = 120
 EXCHANGES = 20
+CODE = ["value", " =", " function", "(", "number", ",", " 'text'", ")", "\n"]
 WORDS = "the bird listens and learns a word at a time and says it back ".split()
 
 
@@ -95,8 +96,8 @@ def row(name: str, spent: list[float]) -> dict[str, Any]:
 
 
 def resident() -> float:
-    """This process's resident set in MB."""
-    return round(psutil.Process().memory_info().rss / 1e6, 1)
+    """MB of this process that are in memory."""
+    return float(round(psutil.Process().memory_info().rss / 1e6, 1))
 
 
 async def measure(service: ScriptedService, conversation: str) -> list[dict[str, Any]]:
@@ -113,8 +114,8 @@ async def measure(service: ScriptedService, conversation: str) -> list[dict[str,
         opened = perf_counter() - began
         with_it = resident()
         quiet = await typed(chat, app)
-        piece = [f"{word} " for word in WORDS] + ["\n\n```python\n", *["value = function(1)\n"] * 40, "```\n\n"]
-        service.scripts = [Script(piece * 200, delay=1 / RATE)]
+        piece = [f"{word} " for word in WORDS] + ["\n\n```python\n", *CODE * 20, "```\n\n"]
+        service.scripts = [Script(piece * 40, delay=1 / RATE)]
         await chat.send("go on")
         await chat.until(lambda: chat.view.turn and chat.view.turn.text)
         streaming = await typed(chat, app)
