@@ -29,6 +29,7 @@ from store.errors import (
     DiskFull,
     HomeError,
     HostUnavailable,
+    ModelFileError,
     MynahError,
     NotFound,
     UsageError,
@@ -375,7 +376,7 @@ def _wait_for_other(home: Home, deadline: float) -> HostClient | None:
 
 _KINDS: dict[str, type[MynahError]] = {
     kind.__name__: kind
-    for kind in (ContextOverflow, DiskFull, HomeError, HostUnavailable, NotFound, UsageError)
+    for kind in (ContextOverflow, DiskFull, HomeError, HostUnavailable, ModelFileError, NotFound, UsageError)
 }
 
 
