@@ -107,7 +107,9 @@ def _replayed(mynah: Service, step: Step, choice: str) -> Comparison:
     now = Side(adapter, scale, answer["text"], answer["tokens"], _as_kept(answer["logprobs"]))
     first = first_difference(then.tokens, now.tokens)
     common = len(then.tokens) if first is None else first
-    apart = [abs(a - b) for a, b in zip(then.logprobs[given:common], now.logprobs[given:common], strict=False)]
+    apart = [
+        abs(a - b) for a, b in zip(then.logprobs[given:common], now.logprobs[given:common], strict=False)
+    ]
     assert step.message is not None
     return Comparison(
         message=step.message,

@@ -110,7 +110,9 @@ def _keys(text: str) -> dict[str, str]:
 
 
 _NAME = re.compile(r"[a-z-]+")
-_PRESSED = re.compile(r"(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2})(?:,(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2}))*")
+_PRESSED = re.compile(
+    r"(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2})(?:,(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2}))*"
+)
 _DIAL = "allow or deny"
 
 

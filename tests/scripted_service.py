@@ -20,7 +20,7 @@ from store.conversations import ReplyEnd, ReplyStart
 from store.errors import MynahError
 from store.home import Home
 from store.runs import Run
-from store.types import Consent, Dial, FinishReason, MessageStatus, RunOutcome, Scope, Trigger, UnitUse
+from store.types import FinishReason, MessageStatus, RunOutcome, Scope, Trigger, UnitUse
 
 BASE = "b" * 64
 MODEL = "SmolLM2-135M-Instruct"
@@ -67,17 +67,6 @@ class ScriptedTurn:
 
 
 @dataclass(frozen=True)
-class Turned:
-    """What turning a dial came to."""
-
-    dials: dict[Dial, Consent]
-    along: tuple[Dial, ...] = ()
-    refused: int = 2
-    queued: int = 0
-    taught: tuple[str, ...] = ("a1",)
-
-
-@dataclass(frozen=True)
 class Undone:
     """What forgetting will undo."""
 
@@ -102,7 +91,6 @@ class ScriptedService(Service):
         self.host_may_start: threading.Event | None = None
         self.host_starts = 0
         self.up = False
-        self.dials: dict[str, dict[Dial, Consent]] = {}
         self.titles = False
 
     def base_hash(self) -> str:
@@ -138,21 +126,13 @@ class ScriptedService(Service):
     def learn_now(self) -> Run:
         return runs.request(self.store, Trigger.MANUAL)
 
-    def consent(self, conversation: str | None = None) -> dict[Dial, Consent]:
-        return dict(self.dials.setdefault(conversation or "", dict.fromkeys(Dial, Consent.ALLOW)))
-
-    def set_consent(self, conversation: str, dial: Dial, value: Consent) -> Turned:
-        self.consent(conversation)
-        self.dials[conversation][dial] = value
-        return Turned(dict(self.dials[conversation]))
-
-    def forget_preview(self, scope: Scope, target: str) -> Undone:
+    def forget_preview(self, scope: Scope, target: str | None) -> Any:
         return Undone(
             messages=2, ratings=1, versions=[1], serving_moves=True, serving=None, backups=["/b [/]"]
         )
 
-    def forget(self, scope: Scope, target: str) -> None:
-        conversations.delete(self.store, target)
+    def forget(self, scope: Scope, target: str | None) -> Any:
+        conversations.delete(self.store, target or "")
 
     def snapshot(self) -> Snapshot:
         host = {"model": MODEL, "context": CONTEXT, "generating": None, "queue": 0} if self.up else None

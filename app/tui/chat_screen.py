@@ -27,6 +27,7 @@ from app.tui.chat_view import ChatView
 from app.tui.choice_bar import Choice, ChoiceBar
 from app.tui.copying import Copying
 from app.tui.dialogs import LineDialog
+from app.tui.first_run import no_model
 from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
 from app.tui.palette import THEMES, ThemeChosen
@@ -40,7 +41,7 @@ from app.tui.transcript import ReplyView
 from app.tui.watch import HostFailed, HostReady, HostState, NotSeen, Seen, Watch
 from store.adapters import Serving
 from store.conversations import Conversation
-from store.errors import MynahError
+from store.errors import ModelFileError, MynahError
 from store.search import Hit
 from store.types import SignalKind
 
@@ -139,11 +140,14 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     @on(HostReady)
     def _host_ready(self) -> None:
         self._watch.state = HostState.READY
+        self._view.transcript.guide(None)
         self._tick()
 
     @on(HostFailed)
     async def _host_failed(self, event: HostFailed) -> None:
         self._watch.state = HostState.FAILED
+        if isinstance(event.error, ModelFileError):
+            self._view.transcript.guide(no_model())
         await self._view.transcript.complain(f"{event.error}. ^R tries again.")
         self._tick()
 

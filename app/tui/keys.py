@@ -101,6 +101,17 @@ CONVERSATION: tuple[Command, ...] = (
         "alt+c", "Alt+C", "screen.copy_code", "code", "copy a code block of the reply, the last one", "[N]"
     ),
     Command("ctrl+p", "^P", "screen.palette", "commands", "find a command by any word"),
+    Command("", "", "screen.rename", "rename", "another title for this conversation"),
+    Command(
+        "",
+        "",
+        "screen.pin_conversation",
+        "pin",
+        "keep this conversation at the top of the list, or no longer",
+    ),
+    Command("", "", "screen.archive", "archive", "put this conversation away, or bring it back"),
+    Command("", "", "screen.tags", "tags", "words that sort this conversation"),
+    Command("", "", "screen.forget", "forget", "forget this conversation, after a look at what that undoes"),
     Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
 )
 """What there is to do with a conversation beyond the bottom line; some of it has no key unless one is chosen."""

@@ -120,6 +120,11 @@ class Transcript(VerticalScroll, can_focus=False):
             for page in self.query(Welcome):
                 page.update(wording.welcome(latest))
 
+    def guide(self, page: Content | None) -> None:
+        """Show this on the empty page instead of the welcome; None for the welcome again."""
+        for each in self.query(Welcome):
+            each.update(page or wording.welcome(self._latest))
+
     async def add_question(self, text: str) -> None:
         """The owner's message, from the moment it was sent."""
         await self.stop_complaining()
