@@ -116,7 +116,7 @@ async def test_the_dials_of_a_conversation_are_seen_and_turned(service: Scripted
         await chat.until(lambda: getattr(listing, "option_count", 0) == 3)
         await chat.press("down", "down", "enter")
         await chat.until(lambda: service.consent(conversation)[Dial.TRAIN] is Consent.DENY)
-        await chat.until(lambda: "1 lesson that waited will not be learned" in chat.seen(".remark"))
+        await chat.until(lambda: "One lesson that waited will not be learned" in chat.seen(".remark"))
         await chat.press("space")
         await chat.until(lambda: service.consent(conversation)[Dial.TRAIN] is Consent.ALLOW)
         assert service.consent(conversation)[Dial.HISTORY] is Consent.ALLOW
