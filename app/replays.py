@@ -39,8 +39,8 @@ class Comparison:
     """A reply as it was recorded and as it came out now.
 
     ``first_difference`` is the index of the first token that differs, None where none does. ``mean_difference`` and
-    ``largest_difference`` are of log-probabilities (now minus then, absolute) over the tokens before
-    the first that differs; None where there is none. ``changed`` names what of the machine is not as
+    ``largest_difference`` are of log-probabilities (now minus then, absolute) over the drawn tokens before the first
+    that differs; None where there is none. ``changed`` names what of the machine is not as
     it was.
     """
 
@@ -102,11 +102,14 @@ def _replayed(mynah: Service, step: Step, choice: str) -> Comparison:
         step.action.get("logprobs", []),
     )
     adapter, scale = _chosen(mynah, then, choice, step.harness["base_hash"])
-    answer = mynah.host().replay(_call(step, adapter, scale))
+    given = int(step.harness["sampler"].get("opening_tokens", 0))
+    answer = mynah.host().replay(_call(step, given, adapter, scale))
     now = Side(adapter, scale, answer["text"], answer["tokens"], _as_kept(answer["logprobs"]))
     first = first_difference(then.tokens, now.tokens)
     common = len(then.tokens) if first is None else first
-    apart = [abs(a - b) for a, b in zip(then.logprobs[:common], now.logprobs[:common], strict=True)]
+    apart = [
+        abs(a - b) for a, b in zip(then.logprobs[given:common], now.logprobs[given:common], strict=False)
+    ]
     assert step.message is not None
     return Comparison(
         message=step.message,
@@ -139,7 +142,8 @@ def _chosen(mynah: Service, then: Side, choice: str, base_hash: str) -> tuple[st
     return then.adapter, then.scale
 
 
-def _call(step: Step, adapter: str | None, scale: float) -> dict[str, Any]:
+def _call(step: Step, given: int, adapter: str | None, scale: float) -> dict[str, Any]:
+    """What the host is asked. ``given``: how many of its tokens the reply took over from the one it went on with."""
     sampler = dict(step.harness["sampler"])
     if step.outcome.get("finish_reason") not in _WHOLE:
         # It was broken off from outside: what would have come later is nobody's record.
@@ -147,6 +151,7 @@ def _call(step: Step, adapter: str | None, scale: float) -> dict[str, Any]:
     return {
         "base_hash": step.harness["base_hash"],
         "prompt": step.observation["prompt_tokens"],
+        "opening": step.action["tokens"][:given],
         "sampler": sampler,
         "evaluated": step.metadata.get("evaluated"),
         "adapter": adapter,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.composing import Composing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
 from app.model import catalogue
@@ -140,7 +141,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight):
+class Service(Insight, Composing):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:

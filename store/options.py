@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,7 @@ class Value:
 
 AT_ONCE = "at once"
 NEXT_HOST = "from the next start of the model host on (`mynah stop` ends it)"
+NEW_ONES = "for conversations that begin from then on (`mynah consent` turns the dials of one)"
 _ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 
 
@@ -90,6 +92,30 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError
+        return text.lower()
+
+    return read
+
+
+def _keys(text: str) -> dict[str, str]:
+    """``name=key`` pairs with blanks between; a command may have several keys, with commas between."""
+    chosen = dict(pair.split("=", 1) for pair in text.split())
+    if not all(_NAME.fullmatch(name) and _PRESSED.fullmatch(keys) for name, keys in chosen.items()):
+        raise ValueError
+    return chosen
+
+
+_NAME = re.compile(r"[a-z-]+")
+_PRESSED = re.compile(
+    r"(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2})(?:,(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2}))*"
+)
+_DIAL = "allow or deny"
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         settings.SYSTEM_PROMPT,
@@ -104,6 +130,41 @@ OPTIONS: tuple[Option, ...] = (
         "on or off",
         AT_ONCE,
         _switch,
+    ),
+    Option(
+        settings.THEME,
+        "The colours of the chat; `/theme` in the chat shows them.",
+        "dark, light or contrast",
+        "from the next start of the chat on",
+        _one_of("dark", "light", "contrast"),
+    ),
+    Option(
+        settings.KEYS,
+        "Keys of your own for the chat's commands, by the names that are typed behind a slash.",
+        "command=key with blanks between, such as story=ctrl+y good=f6,alt+u",
+        "from the next start of the chat on",
+        _keys,
+    ),
+    Option(
+        settings.KEEP_HISTORY,
+        "Whether new conversations stay in the history; one that does not is deleted an hour after its last message.",
+        _DIAL,
+        NEW_ONES,
+        _one_of("allow", "deny"),
+    ),
+    Option(
+        settings.FEED_MEMORY,
+        "Whether new conversations may be remembered in others.",
+        _DIAL,
+        NEW_ONES,
+        _one_of("allow", "deny"),
+    ),
+    Option(
+        settings.TRAIN,
+        "Whether new conversations may be learned from.",
+        _DIAL,
+        NEW_ONES,
+        _one_of("allow", "deny"),
     ),
     Option(
         settings.MIN_UNITS,
@@ -232,8 +293,10 @@ def shown(value: Any) -> str:
     """A value as a person writes it."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    if value is None or value == []:
+    if value is None or value in ([], {}):
         return "-"
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return " ".join(f"{name}={each}" for name, each in value.items())
     return value if isinstance(value, str) else json.dumps(value)

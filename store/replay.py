@@ -3,7 +3,9 @@
 A reply is deterministic where everything that its arithmetic depends on was written down: the weights, the tokens,
 the sampler with its seed, the program and processor, and in which batches the prompt was computed. The last one is
 no pedantry: a prompt of which a part was still in the cache has other last digits than one computed afresh, and at a
-near tie another word is drawn. Where one of these is missing a replay is a comparison, not a proof.
+near tie another word is drawn. What a reply took over from the one it goes on with counts as its prompt: these tokens
+are given again, not drawn, and how many they are stands in the sampler's settings. Where one of these is missing a
+replay is a comparison, not a proof.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ KEEP_HISTORY: Final = "consent.history"
 FEED_MEMORY: Final = "consent.memory"
 TRAIN: Final = "consent.train"
 TITLES: Final = "chat.titles"
+THEME: Final = "chat.theme"
+KEYS: Final = "chat.keys"
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
@@ -38,6 +40,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     FEED_MEMORY: "allow",
     TRAIN: "allow",
     TITLES: True,
+    THEME: "dark",
+    KEYS: {},
 }
 
 

@@ -266,4 +266,5 @@ def _unpacked(code: str, data: bytes | None) -> list[Any] | None:
         return None
     values = array(code)
     values.frombytes(data)
-    return list(values)
+    # Not a number: tokens that were taken over from a text have no probability, and JSON has no word for that.
+    return None if any(value != value for value in values) else list(values)

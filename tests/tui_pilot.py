@@ -56,7 +56,7 @@ class Chat:
 
     def meta(self, place: int = -1) -> str:
         """The line under a reply."""
-        return str(self.replies[place].query_one(".meta").render())
+        return "".join(str(line.render()) for line in self.replies[place].query(".meta"))
 
     def seen(self, selector: str) -> str:
         """The text of the widgets that fit a selector, on the top screen."""

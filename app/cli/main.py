@@ -22,6 +22,7 @@ from store.errors import Interrupted, MynahError
 from store.home import PRIVATE_FILE, Home
 
 COMMANDS: dict[str, str] = {
+    "chat": "app.cli.chat:chat",
     "ask": "app.cli.ask:ask",
     "rate": "app.cli.feedback:rate",
     "correct": "app.cli.feedback:correct",

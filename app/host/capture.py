@@ -4,6 +4,9 @@ A question is checked first and saved then, so that a message too long for the m
 leaves no trace; once it is saved, nothing that happens to the host can lose it. Incognito has a recorder of its
 own with empty methods: what must not be written has no code that could write it.
 
+A finished reply cannot be changed, so one that was cut is gone on with in a sibling: it begins with the same tokens,
+says in its row which reply they came from, and leaves the cut one as it was.
+
 A program that talks to the OpenAI endpoint sends its whole transcript each time. The hash of every prefix of it
 is looked up, longest first: where one is known, the new messages join that conversation, so that what a person
 says next is known to follow our reply.
@@ -12,16 +15,17 @@ says next is known to follow our reply.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.host.events import TurnRequest
+from app.host.jobs import Opening
 from app.host.requests import turns_of
 from app.model.renderer import Turn
 from store import conversations
 from store.conversations import Message, ReplyEnd, ReplyStart
 from store.db import Store
 from store.errors import UsageError
-from store.types import MessageStatus, Role
+from store.types import FinishReason, MessageStatus, Role
 
 API_SOURCE = "api"
 
@@ -31,6 +35,7 @@ class Question:
     """What is to be answered, read but not saved: ``new`` messages go under ``parent``, the last is answered.
 
     With nothing new, ``parent`` itself is the message to answer. ``turns`` is the whole conversation for the model.
+    ``opening`` is what the reply begins with, where it goes on with another.
     """
 
     turns: list[Turn]
@@ -38,6 +43,7 @@ class Question:
     parent: str | None = None
     new: list[Turn] = field(default_factory=list)
     source: str = API_SOURCE
+    opening: Opening | None = None
 
 
 @dataclass
@@ -47,9 +53,13 @@ class StoreRecorder:
     conversation: str
     user_message: str
     reply: str | None = None
+    opening: Opening | None = None
 
     def begin(self, store: Store, start: ReplyStart) -> str:
         """Open the reply's row."""
+        if self.opening is not None:
+            taken = {"extends": self.opening.message, "opening_tokens": len(self.opening.tokens)}
+            start = replace(start, sampler={**start.sampler, **taken})
         self.reply = conversations.begin_reply(store, self.conversation, self.user_message, start).id
         return self.reply
 
@@ -95,6 +105,8 @@ def read(store: Store, request: TurnRequest) -> Question:
         if reply.role is not Role.ASSISTANT or reply.parent is None:
             raise UsageError(f"{reply.id} is not a reply: only replies can be made anew")
         return _again(store, conversations.get_message(store, reply.parent))
+    if request.extend is not None:
+        return _extended(store, conversations.get_message(store, request.extend))
     if request.text is None:
         assert request.continue_from is not None
         return _again(store, conversations.get_message(store, request.continue_from))
@@ -107,11 +119,29 @@ def _again(store: Store, asked: Message) -> Question:
     return Question(_turns(conversations.path(store, asked.id)), asked.conversation, asked.id)
 
 
+def _extended(store: Store, reply: Message) -> Question:
+    """The question of a reply that was cut, with the reply's tokens as the new one's beginning."""
+    if reply.role is not Role.ASSISTANT or reply.parent is None:
+        raise UsageError(f"{reply.id} is not a reply: only a reply can be gone on with")
+    if reply.status is MessageStatus.GENERATING:
+        raise UsageError("this reply is still being written")
+    if reply.status is MessageStatus.COMPLETE and reply.finish_reason is not FinishReason.LENGTH:
+        raise UsageError("this reply ended by itself: there is nothing to go on with")
+    said = conversations.tokens(store, reply.id)
+    question = _again(store, conversations.get_message(store, reply.parent))
+    return replace(question, opening=Opening(reply.id, reply.text, said.completion, said.logprobs))
+
+
 def _under(store: Store, request: TurnRequest) -> Question:
     """A new message under a given one, under the conversation's head, or in a conversation of its own."""
     assert request.text is not None
     conversation, parent = request.conversation, request.continue_from
-    if parent is not None:
+    if request.edit is not None:
+        edited = conversations.get_message(store, request.edit)
+        if edited.role is not Role.USER:
+            raise UsageError(f"{edited.id} is not a message of the owner's: only those can be edited")
+        conversation, parent = edited.conversation, edited.parent
+    elif parent is not None:
         conversation = conversations.get_message(store, parent).conversation
     elif conversation is not None:
         parent = conversations.get(store, conversation).head
@@ -149,7 +179,7 @@ def save(store: Store, question: Question) -> StoreRecorder:
         for turn in question.new:
             parent = conversations.append(store, conversation, turn.role, turn.content, parent).id
         assert parent is not None
-        return StoreRecorder(conversation, parent)
+        return StoreRecorder(conversation, parent, opening=question.opening)
 
 
 def _turns(messages: Sequence[Message]) -> list[Turn]:

@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import nan
 from typing import Any, TypeVar
 
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
-from app.host.jobs import Exactly, Job, Priority, Recorder, Serve
+from app.host.jobs import Exactly, Job, Opening, Priority, Recorder, Serve
 from app.host.requests import Limits
 from app.host.runtime import Runtime
 from app.host.supervisor import Supervisor
@@ -109,8 +110,17 @@ class Host:
     def _prepare(self, store: Store, ask: Ask, sink: Callable[[TurnEvent], None], arrived: float) -> Job:
         question = ask.read(store)
         context = self.runtime.info.context
-        reserve = max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
-        fitted = self.runtime.fit(question.turns, reserve)
+        opening = self._tokens_of(question.opening)
+        said = len(opening.tokens) if opening is not None else 0
+        reserve = said + max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
+        try:
+            fitted = self.runtime.fit(question.turns, reserve)
+        except ContextOverflow as error:
+            if not said:
+                raise
+            raise ContextOverflow("this reply fills the model's window: it cannot go on") from error
+        if opening is not None:
+            question = replace(question, opening=opening)
         if fitted.left_out and ask.window is Window.REFUSE:
             raise ContextOverflow(
                 f"this conversation is longer than the model's window of {context} tokens: send less of it"
@@ -122,14 +132,28 @@ class Host:
             priority=ask.priority,
             prompt=fitted.tokens,
             sampling=ask.limits.sampling,
-            max_tokens=min(ask.limits.max_tokens, context - len(fitted.tokens)),
+            max_tokens=min(said + ask.limits.max_tokens, context - len(fitted.tokens)),
             recorder=recorder,
             sink=sink,
             stops=ask.stops,
             serve=ask.serve,
             left_out=fitted.left_out,
+            opening=opening,
             created=arrived,
         )
+
+    def _tokens_of(self, opening: Opening | None) -> Opening | None:
+        """The tokens a reply begins with: as they were sampled, else (imported, or its host died) those of its text."""
+        if opening is None:
+            return None
+        tokens = list(opening.tokens)
+        logprobs = list(opening.logprobs)
+        if not tokens:
+            tokens = self.runtime.continuation(opening.text)
+            logprobs = [nan] * len(tokens)
+        elif self.runtime.is_end(tokens[-1]):
+            del tokens[-1], logprobs[-1:]
+        return replace(opening, tokens=tokens, logprobs=logprobs)
 
     @contextmanager
     def needed(self) -> Iterator[None]:

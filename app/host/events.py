@@ -18,19 +18,23 @@ from store.types import ErrorClass
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """What to answer. Exactly one of: a ``text``, a reply to ``regenerate``, or a message to answer again.
+    """What to answer. Exactly one of: a ``text``, a reply to ``regenerate`` or ``extend``, a message to answer again.
 
     ``continue_from`` alone answers that user message; with ``text`` it is the message under which the text is
-    put, which makes a branch. ``sampler`` may hold temperature, top_p, top_k, repeat_penalty, seed and
-    max_tokens; the rest is the host's default. With ``incognito`` nothing is kept, so the earlier turns come along
-    with the request. ``base`` or an ``adapter`` id answers with that instead of what serves; ``aside`` lets every
-    other request go first. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
+    put, which makes a branch. ``edit`` is the owner's message that ``text`` is put beside. ``extend`` names a reply
+    that was cut: the new one beside it begins with the same tokens and goes on. ``sampler`` may hold temperature,
+    top_p, top_k, repeat_penalty, seed and max_tokens; the rest is the host's default. With ``incognito`` nothing is
+    kept, so the earlier turns come along with the request. ``base`` or an ``adapter`` id answers with that instead
+    of what serves; ``aside`` lets every other request go first. ``source`` names the kind of client (chat, cli) that
+    a new conversation is listed with.
     """
 
     text: str | None = None
     conversation: str | None = None
     regenerate: str | None = None
     continue_from: str | None = None
+    edit: str | None = None
+    extend: str | None = None
     sampler: dict[str, float | int] | None = None
     incognito: bool = False
     incognito_turns: list[dict[str, str]] = field(default_factory=list)
@@ -41,10 +45,10 @@ class TurnRequest:
 
     def resumed(self, seen: Queued | Started | None) -> TurnRequest:
         """The same request for a new host, once the question itself is known to be saved."""
-        if seen is None or seen.user_message is None or self.regenerate is not None:
+        if seen is None or seen.user_message is None or self.regenerate or self.extend:
             return self
         fields = {**asdict(self), "conversation": seen.conversation, "continue_from": seen.user_message}
-        return TurnRequest(**{**fields, "text": None})
+        return TurnRequest(**{**fields, "text": None, "edit": None})
 
 
 @dataclass(frozen=True)

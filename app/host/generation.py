@@ -28,6 +28,7 @@ class Produced:
     cached_tokens: int = 0
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    opening_tokens: int = 0
     text: str = ""
     finish: FinishReason | None = None
     began: float = 0.0
@@ -35,13 +36,14 @@ class Produced:
     first_token: float = 0.0
     ended: float = 0.0
     batches: tuple[Batch, ...] = ()
-    """In which batches the prompt was computed, the cached part included."""
+    """In which batches the prompt was computed, with what the reply opens with and the cached part included."""
 
     @property
     def tokens_per_second(self) -> float:
         """Decoding speed, the prompt left out; 0 for fewer than two tokens."""
         spent = self.ended - self.first_token
-        return (len(self.tokens) - 1) / spent if len(self.tokens) > 1 and spent > 0 else 0.0
+        made = len(self.tokens) - self.opening_tokens
+        return (made - 1) / spent if made > 1 and spent > 0 else 0.0
 
     def usage(self) -> dict[str, int]:
         """Token counts by the names of the OpenAI interface."""
@@ -108,11 +110,18 @@ def reply(
         hold()
 
     out.began = time.monotonic()
-    slot, out.cached_tokens = _evaluated(runtime, cache, key, job, between)
+    opening = list(job.opening.tokens) if job.opening is not None else []
+    slot, out.cached_tokens = _evaluated(runtime, cache, key, job, [*job.prompt, *opening], between)
     out.batches = runtime.batches(slot.sequence)
     out.evaluated = time.monotonic()
     sampler = runtime.sampler(job.sampling)
     decoder, stops = Utf8Decoder(), StopFilter((*runtime.stop_strings, *job.stops))
+    if job.opening is not None:
+        # Through the same decoders, so that a character or a stop string cut in two is put together again.
+        out.tokens, out.logprobs, out.opening_tokens = opening, list(job.opening.logprobs), len(opening)
+        out.text = stops.feed(decoder.feed(b"".join(map(runtime.piece, opening))))
+        if out.text:
+            yield out.text
     try:
         while out.finish is None:
             token, logprob = sampler.sample()
@@ -141,9 +150,13 @@ def reply(
 
 
 def _evaluated(
-    runtime: Traced, cache: PrefixCache, key: Hashable, job: Job, between: Callable[[], None]
+    runtime: Traced,
+    cache: PrefixCache,
+    key: Hashable,
+    job: Job,
+    prompt: list[int],
+    between: Callable[[], None],
 ) -> tuple[Slot, int]:
-    prompt = list(job.prompt)
     if job.batches is not None:
         return evaluate_as_recorded(runtime, cache, prompt, job.batches, between), 0
     return evaluate_prompt(runtime, cache, key, prompt, exact=job.sampling.exact, between=between)

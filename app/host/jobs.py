@@ -86,6 +86,19 @@ class Recorder(Protocol):
         """Close the row."""
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What a reply begins with that goes on where another was cut: its tokens, and where they are unknown its text.
+
+    ``logprobs`` are those of the reply the tokens came from.
+    """
+
+    message: str
+    text: str
+    tokens: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+
+
 @dataclass(eq=False)
 class Job:
     """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
@@ -106,6 +119,7 @@ class Job:
     batches: tuple[tuple[int, int, int], ...] | None = None
     left_out: int = 0
     context_items: tuple[str, ...] = ()
+    opening: Opening | None = None
     message: str | None = None
     created: float = field(default_factory=time.monotonic)
     cancelled: threading.Event = field(default_factory=threading.Event)

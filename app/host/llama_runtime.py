@@ -98,6 +98,10 @@ class LlamaRuntime:
         """The prompt for a conversation."""
         return self._renderer.fit(turns, self.info.context, reserve)
 
+    def continuation(self, text: str) -> list[int]:
+        """The tokens of a reply that has come as far as this text."""
+        return self._renderer.unfinished(text)
+
     def is_end(self, token: int) -> bool:
         """Whether this token ends a reply."""
         return token in self._stop_ids

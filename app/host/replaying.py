@@ -1,7 +1,8 @@
 """A recorded reply computed once more, from its token ids, in the batches it was computed in then.
 
 It goes through the same queue and the same loop as any reply, behind everything a person waits for, and its recorder
-keeps what was drawn in memory: nothing of it is written. Its sequence is never lent to another reply, since it may
+keeps what was drawn in memory: nothing of it is written. A reply that went on with another begins with the same
+tokens again, which were given to it and not drawn. Its sequence is never lent to another reply, since it may
 hold batches that were filled up with tokens nobody said.
 """
 
@@ -17,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from app.host.core import Host
 from app.host.door import body_of
 from app.host.events import Done, Failed
-from app.host.jobs import Exactly, Job, Priority
+from app.host.jobs import Exactly, Job, Opening, Priority
 from app.host.requests import FieldError, limits, mapping, text
 from app.host.sse import EventChannel, hung_up
 from app.host.trace import Batch, positions
@@ -76,11 +77,13 @@ def _job(host: Host, fields: Mapping[str, Any], recorder: Kept, channel: EventCh
     Raises:
         UsageError: a field is of the wrong kind, or the prompt does not fit this host's window.
     """
-    prompt = _prompt(fields.get("prompt"))
+    prompt = _tokens("prompt", fields.get("prompt"))
+    opening = _tokens("opening", fields["opening"]) if fields.get("opening") else []
     sampler = mapping(fields.get("sampler"))
     window = host.runtime.info.context
-    if len(prompt) >= window:
-        raise UsageError(f"its prompt of {len(prompt)} tokens does not fit the window of {window} tokens")
+    given = [*prompt, *opening]
+    if len(given) >= window:
+        raise UsageError(f"its prompt of {len(given)} tokens does not fit the window of {window} tokens")
     if text(fields, "base_hash") != host.runtime.info.base_hash:
         raise UsageError(
             f"another model is being served ({host.runtime.info.name}): its tokens mean other words"
@@ -98,13 +101,14 @@ def _job(host: Host, fields: Mapping[str, Any], recorder: Kept, channel: EventCh
         sink=channel.sink,
         stops=tuple(str(stop) for stop in sampler.get("stops", ())),
         serve=Exactly(adapter, float(fields.get("scale") or 0.0)),
-        batches=_batches(fields.get("evaluated"), prompt, host.runtime.chunk),
+        batches=_batches(fields.get("evaluated"), given, host.runtime.chunk),
+        opening=Opening("", "", opening, [0.0] * len(opening)) if opening else None,
     )
 
 
-def _prompt(value: object) -> list[int]:
+def _tokens(name: str, value: object) -> list[int]:
     if not isinstance(value, list) or not value or not all(type(each) is int and each >= 0 for each in value):
-        raise FieldError("prompt", "prompt must be a list of token ids")
+        raise FieldError(name, f"{name} must be a list of token ids")
     return value
 
 

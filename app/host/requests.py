@@ -47,6 +47,8 @@ def turn_request(body: object) -> TurnRequest:
         conversation=text(fields, "conversation"),
         regenerate=text(fields, "regenerate"),
         continue_from=text(fields, "continue_from"),
+        edit=text(fields, "edit"),
+        extend=text(fields, "extend"),
         sampler=mapping(fields["sampler"]) if fields.get("sampler") is not None else None,
         incognito=flag(fields, "incognito"),
         incognito_turns=_plain_turns(fields.get("incognito_turns")),
@@ -57,7 +59,9 @@ def turn_request(body: object) -> TurnRequest:
     )
     if request.text is not None and not request.text.strip():
         raise FieldError("text", "the message is empty")
-    if request.text is None and request.regenerate is None and request.continue_from is None:
+    if request.edit is not None and request.text is None:
+        raise FieldError("text", "an edited message needs its new text")
+    if not any((request.text, request.regenerate, request.continue_from, request.extend)):
         raise FieldError("text", "there is nothing to answer: give a text, or a message to answer again")
     if request.incognito and request.text is None:
         raise FieldError("text", "an incognito request needs its text")

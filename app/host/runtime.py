@@ -51,6 +51,9 @@ class Runtime(Protocol):
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         """The prompt for a conversation, oldest turns left out where the window is too small."""
 
+    def continuation(self, text: str) -> list[int]:
+        """The tokens of a reply that has come as far as this text."""
+
     def is_end(self, token: int) -> bool:
         """Whether this token ends a reply."""
 

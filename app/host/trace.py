@@ -50,6 +50,10 @@ class Traced:
         """The prompt for a conversation."""
         return self._runtime.fit(turns, reserve)
 
+    def continuation(self, text: str) -> list[int]:
+        """The tokens of a reply that has come as far as this text."""
+        return self._runtime.continuation(text)
+
     def is_end(self, token: int) -> bool:
         """Whether this token ends a reply."""
         return self._runtime.is_end(token)

@@ -126,6 +126,10 @@ class Renderer:
         """Tokens of a reply and the end of its turn: exactly the positions that carry loss."""
         return [*self._content(text), *self._end]
 
+    def unfinished(self, text: str) -> list[int]:
+        """Tokens of a reply that has come as far as this text, its turn still open."""
+        return list(self._content(text))
+
     def fit(self, turns: Sequence[Turn], n_ctx: int, reserve: int) -> Fitted:
         """The longest end of the conversation that leaves `reserve` of `n_ctx` tokens for the reply.
 

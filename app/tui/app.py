@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePath
 from typing import ClassVar
 
+from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.filter import LineFilter
 
 from app.tui.chat_screen import ChatScreen
-from app.tui.palette import CALM
+from app.tui.keys import CHAT, CONVERSATION, chosen, misnamed
+from app.tui.palette import CALM, THEMES, ThemeChosen
 from app.tui.plain import PlainText
 from app.tui.ports import ChatService
 from app.tui.terminal import signals_leave_cleanly, taken
@@ -25,20 +28,61 @@ FAULT = 1
 """What Textual sets when a handler raised."""
 
 
+def _commands() -> type[Provider]:
+    """What the palette finds, imported when it is opened."""
+    from app.tui.find_command import ChatCommands
+
+    return ChatCommands
+
+
 class MynahApp(App[None]):
     """Mynah's chat."""
 
     TITLE = "Mynah"
-    CSS_PATH = Path(__file__).with_name("mynah.tcss")
-    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        Path(__file__).with_name(name) for name in ("mynah.tcss", "chat.tcss")
+    ]
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "quit", show=False)]
 
     def __init__(self, service: ChatService) -> None:
         super().__init__()
         self._service = service
         self._plain = PlainText()
-        self.register_theme(CALM)
-        self.theme = CALM.name
+        for theme in THEMES.values():
+            self.register_theme(theme)
+        wanted = service.preferences()
+        self.theme = THEMES.get(wanted.theme, CALM).name
+        self._use_keys(wanted.keys)
+
+    def _use_keys(self, keys: dict[str, str]) -> None:
+        """The owner's own keys; a command that comes with none gets its first one here."""
+        self._misnamed = misnamed(keys)
+        wrong = {each.partition("=")[0] for each in self._misnamed}
+        usable = {name: value for name, value in keys.items() if name not in wrong}
+        self.set_keymap(usable)
+        for command in (*CHAT, *CONVERSATION):
+            if not command.keys and command.name in usable:
+                self.bind(usable[command.name], command.action, show=False)
+
+    def on_mount(self) -> None:
+        if self._misnamed:
+            self.notify(
+                f"The setting chat.keys cannot be used for {', '.join(self._misnamed)}: "
+                "a command's name, and a key with ctrl, alt or F",
+                severity="warning",
+                markup=False,
+            )
+
+    @on(ThemeChosen)
+    def _theme_chosen(self, event: ThemeChosen) -> None:
+        theme = THEMES.get(event.name)
+        if theme is None:
+            self.notify(f"There is no theme {event.name!r}: {', '.join(THEMES)}", markup=False)
+            return
+        self.theme = theme.name
+        self._service.choose_theme(event.name)
 
     def get_default_screen(self) -> ChatScreen:
         return ChatScreen(self._service)
@@ -50,7 +94,8 @@ class MynahApp(App[None]):
         from app.tui.help_screen import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+            keys = self._service.preferences().keys
+            self.push_screen(HelpScreen(chosen((*CHAT, *CONVERSATION), keys)))
 
     def leave(self, code: int) -> None:
         """Schedule an exit with a code; safe to call from a signal handler in the loop's thread."""

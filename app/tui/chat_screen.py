@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from inspect import isawaitable
 from typing import ClassVar, TypeVar
 
 from textual import events, on
@@ -22,10 +24,16 @@ from app.service import Snapshot
 from app.tui import wording
 from app.tui.background import Background, Finished
 from app.tui.chat_view import ChatView
+from app.tui.choice_bar import Choice, ChoiceBar
+from app.tui.copying import Copying
+from app.tui.dialogs import LineDialog
+from app.tui.first_run import no_model
 from app.tui.key_line import Key, KeyLine
-from app.tui.keys import CHAT, STOP
+from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
+from app.tui.palette import THEMES, ThemeChosen
 from app.tui.ports import ChatService
 from app.tui.sidebar import Deed, Sidebar
+from app.tui.slash import CommandComposer
 from app.tui.sorting import OpenConversationActions, Sorting
 from app.tui.teaching import Teaching
 from app.tui.titles import Titles
@@ -33,8 +41,9 @@ from app.tui.transcript import ReplyView
 from app.tui.watch import HostFailed, HostReady, HostState, NotSeen, Seen, Watch
 from store.adapters import Serving
 from store.conversations import Conversation
-from store.errors import MynahError
+from store.errors import ModelFileError, MynahError
 from store.search import Hit
+from store.types import SignalKind
 
 T = TypeVar("T")
 WIDE = 100
@@ -57,7 +66,9 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._watch = Watch(service, self)
         self._snapshot: Snapshot | None = None
         self._model: str | None = None
-        self._view = ChatView(service, self._background)
+        self.commands = chosen((*CHAT, *CONVERSATION), service.preferences().keys)
+        self._view = ChatView(service, self._background, lambda: self.commands)
+        self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
         self._titles = Titles(service, self._background, self._list)
@@ -84,7 +95,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     @property
     def _keys(self) -> list[Key]:
         """Esc comes first while there is something to stop."""
-        return [*([STOP] if self._view.turn else []), *(command.key for command in CHAT)]
+        return [*([STOP] if self._view.turn else []), *(each.key for each in self.commands[: len(CHAT)])]
 
     @property
     def _sidebar(self) -> Sidebar:
@@ -129,11 +140,14 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     @on(HostReady)
     def _host_ready(self) -> None:
         self._watch.state = HostState.READY
+        self._view.transcript.guide(None)
         self._tick()
 
     @on(HostFailed)
     async def _host_failed(self, event: HostFailed) -> None:
         self._watch.state = HostState.FAILED
+        if isinstance(event.error, ModelFileError):
+            self._view.transcript.guide(no_model())
         await self._view.transcript.complain(f"{event.error}. ^R tries again.")
         self._tick()
 
@@ -191,7 +205,55 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._with_reply(self._teaching.correct)
 
     def action_copy_reply(self) -> None:
-        self._with_reply(self._teaching.copy)
+        self._with_reply(self._copy)
+
+    def _copy(self, view: ReplyView) -> None:
+        self._copying.reply(view.text)
+        if view.entry is not None:
+            message = view.entry.message.id
+            self._call(lambda: self._service.note(message, SignalKind.COPY), lambda _: None)
+
+    def action_copy_code(self, wanted: str = "") -> None:
+        view = self._view.transcript.picked
+        if view is None or not self._copying.block(view.text, wanted):
+            self._tell("There is no such code block in this reply")
+
+    def action_attach(self, path: str = "") -> None:
+        if path:
+            self._view.attach(path)
+            return
+        self.app.push_screen(
+            LineDialog("Attach a text file", "", "Its path. It goes into the message as a quotation."),
+            lambda typed: self._view.attach(typed) if typed else None,
+        )
+
+    def action_palette(self) -> None:
+        self.app.action_command_palette()
+
+    def action_theme(self, name: str = "") -> None:
+        if name:
+            self.app.post_message(ThemeChosen(name))
+            return
+        names = [
+            Choice(str(place), each, partial(self.action_theme, each)) for place, each in enumerate(THEMES, 1)
+        ]
+        self.query_one(ChoiceBar).ask("Which colours?", names)
+
+    @on(CommandComposer.Given)
+    async def _given(self, event: CommandComposer.Given) -> None:
+        event.stop()
+        await self.perform(event.command, event.argument)
+
+    async def perform(self, command: Command, argument: str = "") -> None:
+        """Do what a command says, typed or picked from the palette."""
+        name = command.action.rpartition(".")[2]
+        for place in (self._view, self, self.app):
+            act = getattr(place, f"action_{name}", None)
+            if act is not None:
+                done = act(*([argument] if argument and command.argument else []))
+                if isawaitable(done):
+                    await done
+                return
 
     def action_story(self) -> None:
         self._with_reply(self._teaching.story)

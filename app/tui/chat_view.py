@@ -1,43 +1,40 @@
-"""One conversation on the screen: what is written below, what is answered above.
+"""The turns of the open conversation: what is written below, what is answered above.
 
-What is stored is the truth and what is shown follows it: after each reply, rating or switch the thread is read
-again and only what differs is redrawn. Replies of conversations that are not shown go on in the background.
+A turn belongs to its conversation, not to the screen: replies of conversations that are not shown go on in the
+background, and what is shown of one that is over is what was stored of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import ClassVar
 
-from textual import events, on
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual import on
+from textual.binding import BindingType
 from textual.message import Message
 
 from app.host.client import TurnRequest
 from app.host.events import Done, Failed, Started
-from app.service import Thread, ThreadMessage
+from app.service import Thread
 from app.tui.background import Background
-from app.tui.choice_bar import ChoiceBar
 from app.tui.composer import Composer
+from app.tui.keys import CONVERSATION, Command
+from app.tui.message_views import MessageView, QuestionView
+from app.tui.open_conversation import OpenConversation
 from app.tui.ports import ChatService
-from app.tui.replies import LiveTurn, Replies, TurnProgress
-from app.tui.status_line import StatusLine
-from app.tui.transcript import ReplyView, Transcript
+from app.tui.replies import LiveTurn, TurnProgress
 from store.conversations import Message as StoredMessage
-from store.errors import MynahError
-from store.types import ErrorClass, MessageStatus, Role, SignalKind
+from store.types import ErrorClass, FinishReason, MessageStatus, SignalKind
 
 QUIT_WINDOW = 2.0
 
 
-class ChatView(Vertical):
-    """Transcript, choices, composer and status line, and the turns between them."""
+class ChatView(OpenConversation):
+    """The open conversation and the turns in it."""
 
-    @dataclass
-    class Changed(Message):
-        """The list of conversations, or which of them is open or busy, is no longer what it was."""
+    BINDINGS: ClassVar[list[BindingType]] = [command.binding for command in CONVERSATION if command.keys]
 
     @dataclass
     class Answering(Message):
@@ -47,171 +44,43 @@ class ChatView(Vertical):
     class HostLost(Message):
         """The host died under a reply. The next one closes what was left open, and is then ready for ^R."""
 
-    def __init__(self, service: ChatService, background: Background) -> None:
-        super().__init__()
-        self._service = service
-        self._background = background
-        self._replies = Replies(service, self)
-        self._drafts: dict[str | None, str] = {}
+    def __init__(
+        self, service: ChatService, background: Background, commands: Callable[[], Sequence[Command]]
+    ) -> None:
+        super().__init__(service, background, commands)
         self._interrupted_at = 0.0
-        self.conversation: str | None = None
-        self.thread: Thread | None = None
-        self.turn: LiveTurn | None = None
-
-    def compose(self) -> ComposeResult:
-        yield Transcript()
-        yield ChoiceBar()
-        yield Composer("Write to Mynah")
-        yield StatusLine()
-
-    async def on_mount(self) -> None:
-        await self.transcript.show([])
 
     def on_unmount(self) -> None:
         self._replies.hang_up()
-
-    @property
-    def composer(self) -> Composer:
-        return self.query_one(Composer)
-
-    @property
-    def transcript(self) -> Transcript:
-        return self.query_one(Transcript)
-
-    @property
-    def status(self) -> StatusLine:
-        return self.query_one(StatusLine)
 
     @property
     def busy(self) -> frozenset[str]:
         """The conversations in which a reply is being written."""
         return frozenset(turn.conversation for turn in self._replies.live if turn.conversation)
 
-    @property
-    def unanswered(self) -> ThreadMessage | None:
-        """The owner's last message, where no reply followed it."""
-        last = self.thread.messages[-1] if self.thread and self.thread.messages else None
-        return last if last is not None and last.message.role is Role.USER else None
-
-    # Conversations
-
-    async def new(self) -> None:
-        """An empty conversation; it is stored with its first message."""
-        if self.conversation is not None or self.turn is not None:
-            self._leave_for(None)
-            await self.transcript.show([])
-            self.composer.sent.replace([])
-        self.composer.focus()
-
-    def open(self, conversation: str) -> None:
-        """Show a conversation as soon as it is read."""
-        if conversation != self.conversation:
-            self._leave_for(conversation)
-            self._read(self._opened)
-        self.composer.focus()
-
-    def jump(self, conversation: str, message: str) -> None:
-        """Show a conversation on the branch of a message, and that message in it."""
-        if conversation != self.conversation:
-            self._leave_for(conversation)
-
-        def show(thread: Thread) -> None:
-            self.call_later(self._show_at, thread, message)
-
-        self._read(show, before=lambda: self._service.bring_into_path(message))
-        self.composer.focus()
-
-    async def _show_at(self, thread: Thread, message: str) -> None:
-        await self._show(thread)
-        places = [each.message.id for each in thread.messages]
-        if message in places and not await self.transcript.reveal(len(places) - 1 - places.index(message)):
-            self._tell("That message is far up: PgUp goes there.")
-
-    def reload(self) -> None:
-        """Bring the lines under the replies up to date."""
-        if self.conversation is not None and self.turn is None:
-            self._read(self._reloaded)
-
-    def _leave_for(self, conversation: str | None) -> None:
-        """What was typed stays with the conversation it was typed in; what waits in the other comes back."""
-        self._drafts[self.conversation] = self.composer.text
-        if self.turn is not None:
-            self.turn.view = None
-        self.conversation, self.thread, self.turn = conversation, None, None
-        self.composer.put(self._drafts.pop(conversation, ""))
-        self.status.measured(None, None)
-        self.post_message(self.Changed())
-
-    def _read(self, then: Callable[[Thread], None], before: Callable[[], None] | None = None) -> None:
-        conversation = self.conversation
-        if conversation is None:
-            return
-
-        def work() -> Thread:
-            if before is not None:
-                before()
-            return self._service.thread(conversation)
-
-        def deliver(thread: Thread) -> None:
-            if thread.conversation.id == self.conversation:
-                then(thread)
-
-        self._background.call(work, deliver, self._refused)
-
-    def _opened(self, thread: Thread) -> None:
-        self.call_later(self._show, thread)
-
-    def _reloaded(self, thread: Thread) -> None:
-        """Only what is known about the messages changed, unless another client went on with the conversation."""
-        if self.turn is not None:
-            return
-        if self.thread is not None and _texts(thread) == _texts(self.thread):
-            self.thread = thread
-            self.transcript.update_entries(thread.messages)
-        else:
-            self.call_later(self._show, thread)
-
-    async def _show(self, thread: Thread) -> None:
-        if thread.conversation.id != self.conversation:
-            return
-        self.thread = thread
-        turn = self.turn = self._replies.of(thread.conversation.id)
-        await self.transcript.show(
-            [each for each in thread.messages if turn is None or each.message.id != turn.message]
-        )
-        if turn is not None:
-            turn.view = await self.transcript.add_reply(turn.text)
-            turn.view.say(turn.remark)
-        elif self.unanswered is not None:
-            await self.transcript.complain("This question has no reply yet. ^R answers it.")
-        self.composer.sent.replace(
-            [each.message.text for each in thread.messages if each.message.role is Role.USER]
-        )
-        self._measure(thread)
-        self.post_message(self.Changed())
-
-    def _measure(self, thread: Thread) -> None:
-        last = next((each.message for each in reversed(thread.messages) if each.message.usage), None)
-        if last is not None:
-            self.status.measured(last.timings.get("tokens_per_second"), last.usage.get("total_tokens"))
-
-    # Turns
-
     @on(Composer.Submitted)
     async def _send(self, event: Composer.Submitted) -> None:
         event.stop()
         if self.turn is not None:
-            self._tell("Mynah is still answering. Esc stops it; your text stays here.")
+            self.tell("Mynah is still answering. Esc stops it; your text stays here.")
             return
         event.composer.accept(event.raw)
+        self._written.append(event.text)
+        self._drafts.keep(self.conversation, self.composer.message)
+        edited = self._editing
+        if edited is not None:
+            view = self._question(edited)
+            if view is not None:
+                await self.transcript.drop_from(view)
+            self._leave_edit()
         await self.transcript.add_question(event.text)
-        request = TurnRequest(text=event.text, conversation=self.conversation)
+        request = TurnRequest(text=event.text, conversation=self.conversation, edit=edited)
         await self._begin(LiveTurn(request, self.conversation, question=event.text))
 
     async def answer_again(self) -> bool:
         """Answer the open question, or the picked reply's question once more; False where there is none."""
         if self.turn is not None:
-            self._tell("Mynah is still answering. Esc stops it.")
+            self.tell("Mynah is still answering. Esc stops it.")
             return True
         view = self.transcript.picked
         if self.unanswered is not None:
@@ -227,6 +96,29 @@ class ChatView(Vertical):
         await self._begin(LiveTurn(request, self.conversation))
         return True
 
+    async def action_go_on(self) -> None:
+        """Go on with a reply that was stopped or cut, in a reply beside it."""
+        view = self.transcript.picked
+        if self.turn is not None or view is None or view.entry is None:
+            self.tell("There is no reply to go on with yet")
+            return
+        message = view.entry.message
+        if message.status is MessageStatus.COMPLETE and message.finish_reason is not FinishReason.LENGTH:
+            self.tell("This reply ended by itself. ^R answers again.")
+            return
+        await self.transcript.drop_from(view)
+        self.composer.focus()
+        await self._begin(
+            LiveTurn(TurnRequest(conversation=self.conversation, extend=message.id), self.conversation)
+        )
+
+    @on(MessageView.OpenAsked)
+    async def _open_message(self, event: MessageView.OpenAsked) -> None:
+        if isinstance(event.view, QuestionView):
+            self.action_edit()
+        else:
+            await self.action_go_on()
+
     def _note(self, message: StoredMessage, kind: SignalKind) -> None:
         """Keep what was done to a reply. A fault of the program is no statement about the reply."""
         if message.status is not MessageStatus.FAILED:
@@ -237,6 +129,7 @@ class ChatView(Vertical):
     def stop(self) -> None:
         """Stop the reply on the screen; the text so far stays."""
         if self.turn is None:
+            self._leave_edit()
             self.composer.focus()
             return
         self._replies.stop(self.turn)
@@ -319,31 +212,31 @@ class ChatView(Vertical):
         if saved:
             await self._turn_over(turn)
             if not shown:
-                self._tell(failure.message)
+                self.tell(failure.message)
             elif turn.message is None:
                 await self.transcript.take_back(turn.view, keep_question=True)
                 turn.view = None
                 await self.transcript.complain(f"{failure.message}. ^R tries again.")
             elif failure.error_class is ErrorClass.HOST_DOWN:
-                self._tell(failure.message)
+                self.tell(failure.message)
                 self.post_message(self.HostLost())
             return
         self._replies.over(turn)
         self.post_message(self.Changed())
         question = turn.question or ""
         if not shown:
-            self._drafts[turn.conversation] = question
-            self._tell(failure.message)
+            self._drafts.keep(turn.conversation, question)
+            self.tell(failure.message)
             return
         self.turn = None
         await self.transcript.take_back(turn.view)
         if not self.composer.text:
             self.composer.put(question)
+        if turn.request.edit is not None:
+            self._read(self._opened)
         await self.transcript.complain(
             f"{failure.message}. Your text is back below (or behind ↑): Enter sends it."
         )
-
-    # Keys that belong to a part of the view
 
     @on(Composer.Interrupted)
     def interrupt(self) -> None:
@@ -358,68 +251,13 @@ class ChatView(Vertical):
             self.app.exit()
         else:
             self._interrupted_at = monotonic()
-            self._tell("^C once more quits")
+            self.tell("^C once more quits")
 
-    @on(ReplyView.Typed)
-    def _typed(self, event: ReplyView.Typed) -> None:
-        self._type(event.key)
-
-    @on(ChoiceBar.Closed)
-    def _choices_closed(self, event: ChoiceBar.Closed) -> None:
-        self.composer.focus()
-        if event.passed_on is not None:
-            self._type(event.passed_on)
-
-    def _type(self, key: events.Key) -> None:
-        self.composer.focus()
-        self.composer.post_message(events.Key(key.key, key.character))
-
-    @on(ReplyView.SiblingAsked)
-    def _sibling_of(self, event: ReplyView.SiblingAsked) -> None:
-        self._go_to_sibling(event.view, event.step)
-
-    @on(Composer.SiblingAsked)
-    def _sibling_of_picked(self, event: Composer.SiblingAsked) -> None:
-        view = self.transcript.picked
-        if view is not None:
-            self._go_to_sibling(view, event.step)
-
-    def _go_to_sibling(self, view: ReplyView, step: int) -> None:
+    def go_to_sibling(self, view: MessageView, step: int) -> None:
+        """Show the message beside this one, and what follows it."""
         entry = view.entry
         if entry is None or self.turn is not None:
             return
         place = entry.sibling + step
         if 0 <= place < len(entry.siblings):
             self._read(self._opened, before=lambda: self._service.select(entry.siblings[place]))
-
-    @on(Composer.PageAsked)
-    def _scroll(self, event: Composer.PageAsked) -> None:
-        if event.step < 0:
-            self.transcript.scroll_page_up(animate=False)
-        else:
-            self.transcript.scroll_page_down(animate=False)
-
-    @on(ReplyView.PickAsked)
-    def _pick(self, event: ReplyView.PickAsked) -> None:
-        replies = self.transcript.replies
-        place = replies.index(event.view) + event.step
-        if place >= len(replies):
-            self.composer.focus()
-        elif place >= 0:
-            replies[place].focus()
-
-    @on(Composer.PickAsked)
-    def _pick_last(self) -> None:
-        replies = self.transcript.replies
-        if replies:
-            replies[-1].focus()
-
-    def _refused(self, error: MynahError) -> None:
-        self.notify(str(error), severity="warning", markup=False)
-
-    def _tell(self, line: str) -> None:
-        self.notify(line, timeout=3, markup=False)
-
-
-def _texts(thread: Thread) -> list[tuple[str, str]]:
-    return [(each.message.id, each.message.text) for each in thread.messages]

@@ -195,7 +195,7 @@ class Composer(TextArea):
             event.stop()
             event.prevent_default()
             self._entered = event.time
-            self._enter = self.set_timer(BURST, self._submit)
+            self._enter = self.set_timer(BURST, self._enter_alone)
             return
         if event.key in NEWLINE:
             # Not a binding: those run after the key has bubbled up, when the letters behind it are already in.
@@ -233,15 +233,30 @@ class Composer(TextArea):
         if following is not None and following.time - self._entered < BURST:
             self.insert("\n")
         else:
-            self._submit()
+            self.submit()
 
-    def _submit(self) -> None:
+    def _enter_alone(self) -> None:
         self._enter = None
+        self.submit()
+
+    def submit(self) -> None:
+        """Offer what is written to whoever sends it."""
         if self.message.strip():
             self.post_message(self.Submitted(self, self.message, self.text))
 
+    def add(self, text: str, name: str | None = None) -> None:
+        """Insert a text on lines of its own; one with a ``name`` stands as a mark until the message is sent."""
+        column = self.cursor_location[1]
+        before = "" if column == 0 else "\n"
+        shown = text if name is None else self._mark(name, text)
+        after = "" if name is None and text.endswith("\n") else "\n"
+        self.insert(f"{before}{shown}{after}")
+
     def _fold(self, text: str) -> str:
         start = " ".join(text[:60].split())
-        mark = f"⟦paste {len(self._folded) + 1}: {len(text):,} characters, “{start[:40]}…”⟧"
+        return self._mark(f"paste {len(self._folded) + 1}: {len(text):,} characters, “{start[:40]}…”", text)
+
+    def _mark(self, label: str, text: str) -> str:
+        mark = f"⟦{label}⟧"
         self._folded[mark] = text
         return mark

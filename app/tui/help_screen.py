@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.table import Table
@@ -12,7 +13,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from app.tui.keys import CHAT, WRITING
+from app.tui.keys import WRITING, Command
 
 _LEARNING = (
     "Rate a reply, or better: correct it. After a few of these Mynah trains a small adapter in the background, "
@@ -29,6 +30,10 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,f1,q,enter", "dismiss", "close", key_display="Esc")
     ]
 
+    def __init__(self, commands: Sequence[Command]) -> None:
+        super().__init__()
+        self._commands = commands
+
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="sheet") as sheet:
             sheet.border_title = "Mynah"
@@ -36,12 +41,19 @@ class HelpScreen(ModalScreen[None]):
             yield Static(Text("Writing", style="bold"), classes="heading")
             yield Static(_table(WRITING))
             yield Static(Text("Commands", style="bold"), classes="heading")
-            yield Static(_table(tuple((command.shown, command.help) for command in CHAT)))
+            yield Static(_table(tuple(map(_row, self._commands))))
             yield Static(Text("Learning", style="bold"), classes="heading")
             yield Static(Text(_LEARNING))
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
+
+
+def _row(command: Command) -> tuple[str, str]:
+    """A command by its key where it has one; the name works everywhere."""
+    if not command.shown:
+        return f"/{command.name}", command.help
+    return command.shown, f"{command.help} (/{command.name})"
 
 
 def _table(rows: tuple[tuple[str, str], ...]) -> Table:

@@ -7,7 +7,8 @@ Rating has function keys first, because Ctrl+B is what tmux listens to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from textual.binding import Binding
 
@@ -23,11 +24,17 @@ class Command:
     action: str
     footer: str
     help: str
+    argument: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is typed behind a slash, and what a key is chosen for in the settings."""
+        return self.footer.replace(" ", "-")
 
     @property
     def binding(self) -> Binding:
         """As Textual wants it, ahead of what the text area does with these keys."""
-        return Binding(self.keys, self.action, self.help, show=False, priority=True)
+        return Binding(self.keys, self.action, self.help, show=False, priority=True, id=self.name)
 
     @property
     def key(self) -> Key:
@@ -78,6 +85,37 @@ CHAT: tuple[Command, ...] = (
     Command("ctrl+q", "^Q", "quit", "quit", "quit; learning goes on, and nothing is lost"),
 )
 
+CONVERSATION: tuple[Command, ...] = (
+    Command("f10,alt+g", "F10, Alt+G", "go_on", "continue", "go on with a reply that was stopped or cut"),
+    Command("alt+e", "Alt+E", "edit", "edit", "change your message; the first one is kept beside it"),
+    Command("alt+q", "Alt+Q", "quote", "quote", "quote the selection, or the reply"),
+    Command(
+        "alt+a",
+        "Alt+A",
+        "screen.attach",
+        "attach",
+        "put a text file into the message, as a quotation",
+        "FILE",
+    ),
+    Command(
+        "alt+c", "Alt+C", "screen.copy_code", "code", "copy a code block of the reply, the last one", "[N]"
+    ),
+    Command("ctrl+p", "^P", "screen.palette", "commands", "find a command by any word"),
+    Command("", "", "screen.rename", "rename", "another title for this conversation"),
+    Command(
+        "",
+        "",
+        "screen.pin_conversation",
+        "pin",
+        "keep this conversation at the top of the list, or no longer",
+    ),
+    Command("", "", "screen.archive", "archive", "put this conversation away, or bring it back"),
+    Command("", "", "screen.tags", "tags", "words that sort this conversation"),
+    Command("", "", "screen.forget", "forget", "forget this conversation, after a look at what that undoes"),
+    Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
+)
+"""What there is to do with a conversation beyond the bottom line; some of it has no key unless one is chosen."""
+
 STOP = Key("Esc", "stop", "stop")
 
 WRITING: tuple[tuple[str, str], ...] = (
@@ -85,8 +123,39 @@ WRITING: tuple[tuple[str, str], ...] = (
     ("^J, Alt+Enter", "a new line (Shift+Enter where the terminal can tell)"),
     ("↑ at the start", "what you wrote before"),
     ("← → in an empty line", "the other answers to the same question"),
-    ("Tab, Shift+Tab", "pick an earlier reply: rate, correct, copy and the arrows then mean that one"),
+    ("Tab, Shift+Tab", "pick an earlier message: rate, correct, copy and the arrows then mean that one"),
+    ("Enter on a picked one", "edit your message, or go on with a reply that was cut"),
+    ("/ and a word", "a command by its name; Tab completes, Enter runs"),
     ("PgUp, PgDn", "scroll"),
     ("Esc", "stop the reply; what was said so far is kept"),
     ("^C", "stop the reply; twice with none running, quit"),
 )
+
+
+def chosen(commands: tuple[Command, ...], keys: Mapping[str, str]) -> tuple[Command, ...]:
+    """The commands with the owner's own keys, by name, in the place of those they come with."""
+    return tuple(
+        replace(each, keys=keys[each.name], shown=_called(keys[each.name])) if each.name in keys else each
+        for each in commands
+    )
+
+
+def misnamed(keys: Mapping[str, str]) -> list[str]:
+    """The names in the owner's choice that no command has, and the keys that would keep one from typing."""
+    known = {command.name for command in (*CHAT, *CONVERSATION)}
+    wrong = [name for name in keys if name not in known]
+    return wrong + [f"{name}={value}" for name, value in keys.items() if name in known and not _usable(value)]
+
+
+def _usable(keys: str) -> bool:
+    parts = [key.strip() for key in keys.split(",")]
+    return all(len(part) > 1 and ("+" in part or (part[:1] == "f" and part[1:].isdigit())) for part in parts)
+
+
+def _called(keys: str) -> str:
+    names = []
+    for key in keys.split(","):
+        *held, last = key.strip().split("+")
+        last = last.upper() if len(last) == 1 or last[1:].isdigit() else last.capitalize()
+        names.append(f"^{last}" if held == ["ctrl"] else "+".join([*map(str.capitalize, held), last]))
+    return ", ".join(names)

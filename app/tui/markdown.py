@@ -3,24 +3,33 @@
 Textual's own ``MarkdownStream`` appends as soon as the last append is done: 3000 tokens of one code block at
 60 tokens/s then keep the UI loop busy for 167 s instead of 50, since each append highlights the whole block
 again, and that on the two cores the model decodes with. ``PacedMarkdown`` appends in batches and
-rests ``REST`` times as long as the last append took, so drawing takes about a sixth of one core
-and a longer block only gets coarser steps. A stream always starts from an empty document (a document that
-is given an open fence through ``update`` loses the fence at the next append) and ends in one authoritative
-``update``.
+rests ``REST`` times as long as the last one took until it was painted (laying out and painting a page that scrolls
+takes longer than the append itself), so drawing takes about a quarter of one core. What an append
+costs must not grow with the block either, so while it streams a long code block is drawn as several that
+touch (see fences.py): the newest lines are highlighted again, the ones above are done. A stream always starts from
+an empty document (a document that is given an open fence through ``update`` loses the fence at the next append)
+and ends in one authoritative ``update``, which makes one block of them again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from time import perf_counter
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
 from textual.widgets import Markdown
+from textual.widgets.markdown import MarkdownBlock, MarkdownFence
+
+from app.tui.fences import GOES_ON, FenceSplitter
 
 FRAME = 0.1
-REST = 5.0
-LONGEST_REST = 2.0
+REST = 3.0
+LONGEST_REST = 1.0
+LONGEST_PAINT = 1.0
+"""A view that is not on the screen is never painted: seconds after which it is not waited for."""
 
 
 def _keep_line_breaks(state: StateCore) -> None:
@@ -41,8 +50,30 @@ def _parser() -> MarkdownIt:
 _PARSER = _parser()
 
 
+class ChatFence(MarkdownFence):
+    """A code block, or a part of one that is still being streamed."""
+
+    def __init__(self, markdown: Markdown, token: Token, code: str) -> None:
+        continues = token.info.endswith(GOES_ON)
+        token.info = token.info.removesuffix(GOES_ON).strip()
+        super().__init__(markdown, token, code)
+        self.set_class(continues, "-continued")
+
+    def on_mount(self) -> None:
+        if not self.has_class("-continued") or self.parent is None:
+            return
+        blocks = self.parent.children
+        place = blocks.index(self)
+        if place and isinstance(blocks[place - 1], ChatFence):
+            blocks[place - 1].add_class("-goes-on")
+
+
 class ChatMarkdown(Markdown):
     """Markdown whose links are shown, never followed: the text comes from a model."""
+
+    def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
+        """As Textual has them, with a code block that may come in parts."""
+        return ChatFence if block_name in ("fence", "code_block") else super().get_block_class(block_name)
 
     def __init__(self, text: str = "", *, classes: str | None = None) -> None:
         super().__init__(text, parser_factory=lambda: _PARSER, open_links=False, classes=classes)
@@ -53,13 +84,14 @@ class PacedMarkdown:
 
     def __init__(self, view: ChatMarkdown) -> None:
         self._view = view
+        self._splitter = FenceSplitter()
         self._pending: list[str] = []
         self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def write(self, text: str) -> None:
         """Add text; it is drawn with the next batch."""
-        self._pending.append(text)
+        self._pending.append(self._splitter.feed(text))
         self._arrived.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -87,5 +119,9 @@ class PacedMarkdown:
             started = perf_counter()
             # Shielded: a half-mounted block would stay half-mounted.
             await asyncio.shield(self._view.append(batch))
+            painted = asyncio.Event()
+            self._view.call_after_refresh(painted.set)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(painted.wait(), LONGEST_PAINT)
             spent = perf_counter() - started
             await asyncio.sleep(min(LONGEST_REST, max(FRAME, REST * spent)))

@@ -16,7 +16,6 @@ from app.service import Receipt
 from app.tui import wording
 from app.tui.background import Background
 from app.tui.choice_bar import Choice, ChoiceBar
-from app.tui.clipboard import copy_with_desktop_tool
 from app.tui.correction import CorrectionDialog
 from app.tui.dialogs import LineDialog
 from app.tui.ports import ChatService
@@ -25,7 +24,7 @@ from store.adapters import Adapter, Serving
 from store.errors import MynahError
 from store.reasons import REASONS, Reason
 from store.runs import Run
-from store.types import RunState, SignalKind
+from store.types import RunState
 
 T = TypeVar("T")
 
@@ -92,16 +91,6 @@ class Teaching:
 
         if view.entry is not None:
             self._screen.app.push_screen(StoryScreen(self._service, view.entry.message.id, self._changed))
-
-    def copy(self, view: ReplyView) -> None:
-        """Copy the reply, by the terminal and by the desktop's own tool where there is one."""
-        text = view.text
-        self._screen.app.copy_to_clipboard(text)
-        self._background.beside(lambda: copy_with_desktop_tool(text), lambda _: None, lambda _: None)
-        self._tell("Reply copied")
-        if view.entry is not None:
-            message = view.entry.message.id
-            self._call(lambda: self._service.note(message, SignalKind.COPY), lambda _: None)
 
     def learn_now(self) -> None:
         """Ask for a learning run."""

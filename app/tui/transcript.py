@@ -1,167 +1,33 @@
 """The conversation on the screen: a window of its newest messages, and the reply that is being written.
 
 A chat that stays open all day grows without end while a terminal shows forty lines, so only ``WINDOW``
-messages are mounted; earlier ones come when somebody scrolls up to them. The transcript follows new text only
+messages are mounted, and as many again before the oldest are taken down; earlier ones come when somebody scrolls up
+to them. The transcript follows new text only
 while its end is in view: whoever reads further up is left in peace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
-from textual import events
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.message import Message
-from textual.widget import Widget
-from textual.widgets import Markdown, Static
+from textual.widgets import Static
 
 from app.service import ThreadMessage
 from app.tui import wording
-from app.tui.markdown import ChatMarkdown, PacedMarkdown
+from app.tui.message_views import MessageView as MessageView
+from app.tui.message_views import QuestionView as QuestionView
+from app.tui.message_views import ReplyView as ReplyView
 from store.conversations import Conversation
-from store.types import MessageStatus, Role
+from store.types import Role
 
 WINDOW = 30
 REACH = 300
 """Messages up to which a jump mounts what lies between: 2 s of work at the most."""
 FEW = 6
 FLASH_SECONDS = 2.0
-LONG_QUESTION = 1500
-
-
-class QuestionView(Static):
-    """What the owner wrote. A very long text is shown in part; a click shows the rest."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("", markup=False, classes="question")
-        self.text = text
-        self._whole = len(text) <= LONG_QUESTION
-
-    def on_mount(self) -> None:
-        self._draw()
-
-    def on_click(self) -> None:
-        if not self._whole:
-            self._whole = True
-            self._draw()
-
-    def _draw(self) -> None:
-        if self._whole:
-            self.update(Content(self.text))
-            return
-        rest = len(self.text) - LONG_QUESTION
-        self.update(
-            Content(f"{self.text[:LONG_QUESTION]}… ").append_text(f"({rest:,} more characters)", "dim")
-        )
-
-
-class ReplyView(Vertical, can_focus=True, can_focus_children=False):
-    """One reply with the line that says which version gave it and what became of its rating."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "sibling(-1)", show=False),
-        Binding("right", "sibling(1)", show=False),
-        Binding("escape", "pick(1000)", show=False),
-        Binding("up,shift+tab,k", "pick(-1)", show=False),
-        Binding("down,tab,j", "pick(1)", show=False),
-    ]
-
-    @dataclass
-    class SiblingAsked(Message):
-        """Another answer to the same question is wanted."""
-
-        view: ReplyView
-        step: int
-
-    @dataclass
-    class PickAsked(Message):
-        """The reply before or after this one is wanted."""
-
-        view: ReplyView
-        step: int
-
-    @dataclass
-    class Typed(Message):
-        """A printable key while a reply has the focus: it belongs into the composer."""
-
-        key: events.Key
-
-    def __init__(self, entry: ThreadMessage | None, text: str = "") -> None:
-        super().__init__(classes="reply")
-        self.entry = entry
-        self._body = ChatMarkdown(entry.message.text if entry else "")
-        self._meta = Static("", markup=False, classes="meta")
-        self._stream: PacedMarkdown | None = None
-        self._first = text
-
-    def compose(self) -> ComposeResult:
-        yield self._body
-        yield self._meta
-
-    def on_mount(self) -> None:
-        if self.entry is not None:
-            self._settle(self.entry)
-        elif self._first:
-            self.write(self._first)
-
-    @property
-    def text(self) -> str:
-        return self.entry.message.text if self.entry else self._body.source
-
-    def write(self, text: str) -> None:
-        """Add streamed text."""
-        if self._stream is None:
-            self._stream = PacedMarkdown(self._body)
-        self._stream.write(text)
-
-    def say(self, line: str) -> None:
-        """Put a passing remark on the meta line: waiting, thinking."""
-        self._meta.update(Content(line))
-
-    async def finish(self, entry: ThreadMessage) -> None:
-        """The reply is over: show it as it is stored."""
-        if self._stream is not None:
-            await self._stream.finish(entry.message.text)
-            self._stream = None
-        elif self._body.source != entry.message.text:
-            await self._body.update(entry.message.text)
-        self._settle(entry)
-
-    def refresh_entry(self, entry: ThreadMessage) -> None:
-        """The reply is the same, what is known about it changed."""
-        if entry != self.entry:
-            self._settle(entry)
-
-    async def on_unmount(self) -> None:
-        if self._stream is not None:
-            await self._stream.cancel()
-
-    def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
-        event.stop()
-        self.app.copy_to_clipboard(event.href)
-        self.notify(f"Copied the address {event.href}", markup=False)
-
-    def on_key(self, event: events.Key) -> None:
-        if event.is_printable and event.character not in ("j", "k"):
-            event.stop()
-            self.post_message(self.Typed(event))
-
-    def action_sibling(self, step: int) -> None:
-        self.post_message(self.SiblingAsked(self, step))
-
-    def action_pick(self, step: int) -> None:
-        self.post_message(self.PickAsked(self, step))
-
-    def _settle(self, entry: ThreadMessage) -> None:
-        self.entry = entry
-        self.set_class(entry.message.status is MessageStatus.FAILED, "-failed")
-        self._meta.update(wording.meta_line(entry))
 
 
 class Welcome(Static):
@@ -189,12 +55,28 @@ class Transcript(VerticalScroll, can_focus=False):
         return list(self.query(ReplyView))
 
     @property
-    def picked(self) -> ReplyView | None:
-        """The reply that has the focus, else the last one."""
+    def messages(self) -> list[MessageView]:
+        """Questions and replies, top to bottom."""
+        return list(self.query(MessageView))
+
+    @property
+    def picked_question(self) -> QuestionView | None:
+        """The owner's message that has the focus, else the last one that is stored."""
         focused = self.screen.focused
+        if isinstance(focused, QuestionView):
+            return focused
+        stored = [view for view in self.query(QuestionView) if view.entry is not None]
+        return stored[-1] if stored else None
+
+    @property
+    def picked(self) -> ReplyView | None:
+        """The reply that has the focus, or whose question has it, else the last one."""
+        focused, replies = self.screen.focused, self.replies
         if isinstance(focused, ReplyView):
             return focused
-        replies = self.replies
+        if isinstance(focused, QuestionView) and focused.parent is self:
+            below = self.children[self.children.index(focused) + 1 :]
+            return next((view for view in below if isinstance(view, ReplyView)), None)
         return replies[-1] if replies else None
 
     async def show(self, entries: Sequence[ThreadMessage]) -> None:
@@ -214,7 +96,7 @@ class Transcript(VerticalScroll, can_focus=False):
 
         ``from_end`` counts from the last one, which is 0.
         """
-        missing = from_end + 1 - len(self._messages)
+        missing = from_end + 1 - len(self.messages)
         if missing > REACH:
             return False
         if missing > 0:
@@ -222,7 +104,7 @@ class Transcript(VerticalScroll, can_focus=False):
             batch, self._earlier = self._earlier[-take:], self._earlier[:-take]
             await self.query(".earlier").remove()
             await self.mount_all([*self._more(), *(_view(entry) for entry in batch)], before=0)
-        view = self._messages[-1 - from_end]
+        view = self.messages[-1 - from_end]
         self.release_anchor()
         view.add_class("-found")
         view.set_timer(FLASH_SECONDS, partial(view.remove_class, "-found"))
@@ -231,10 +113,6 @@ class Transcript(VerticalScroll, can_focus=False):
             view.focus(scroll_visible=False)
         return True
 
-    @property
-    def _messages(self) -> list[Widget]:
-        return [child for child in self.children if isinstance(child, QuestionView | ReplyView)]
-
     def welcome(self, latest: Conversation | None) -> None:
         """The conversation that an empty page offers to go on with."""
         if latest != self._latest:
@@ -242,12 +120,30 @@ class Transcript(VerticalScroll, can_focus=False):
             for page in self.query(Welcome):
                 page.update(wording.welcome(latest))
 
+    def guide(self, page: Content | None) -> None:
+        """Show this on the empty page instead of the welcome; None for the welcome again."""
+        for each in self.query(Welcome):
+            each.update(page or wording.welcome(self._latest))
+
     async def add_question(self, text: str) -> None:
         """The owner's message, from the moment it was sent."""
         await self.stop_complaining()
         await self.query(Welcome).remove()
+        await self._take_down()
         await self.mount(QuestionView(text))
         self.anchor()
+
+    async def _take_down(self) -> None:
+        """Whoever sends something is at the end: what is far above it need not stay mounted."""
+        views = self.messages
+        if len(views) <= 2 * WINDOW or any(view.entry is None for view in views[:-WINDOW]):
+            return
+        with self.app.batch_update():
+            old = views[:-WINDOW]
+            self._earlier += [view.entry for view in old if view.entry is not None]
+            await self.query(".earlier").remove()
+            await self.remove_children(old)
+            await self.mount_all(self._more(), before=0)
 
     async def add_reply(self, text: str = "") -> ReplyView:
         """An empty reply, or one that has come as far as ``text``."""
@@ -267,8 +163,8 @@ class Transcript(VerticalScroll, can_focus=False):
         if not self.query("QuestionView, ReplyView, Welcome"):
             await self.mount(Welcome(wording.welcome(self._latest), markup=False))
 
-    async def drop_from(self, view: ReplyView) -> None:
-        """Take away a reply and what follows it, for another answer in its place."""
+    async def drop_from(self, view: MessageView) -> None:
+        """Take away a message and what follows it, for another in its place."""
         await self.remove_children(self.children[self.children.index(view) :])
 
     async def complain(self, line: str) -> None:
@@ -284,9 +180,17 @@ class Transcript(VerticalScroll, can_focus=False):
     def update_entries(self, entries: Sequence[ThreadMessage]) -> None:
         """Bring the meta lines up to date, without touching a text."""
         known = {entry.message.id: entry for entry in entries}
-        for view in self.replies:
+        for view in self.messages:
             if view.entry is not None and view.entry.message.id in known:
                 view.refresh_entry(known[view.entry.message.id])
+        self._name_questions(entries)
+
+    def _name_questions(self, entries: Sequence[ThreadMessage]) -> None:
+        """A question that was sent just now learns what it is stored as, so that it can be edited."""
+        asked = [entry for entry in entries if entry.message.role is Role.USER]
+        for view, entry in zip(reversed(list(self.query(QuestionView))), reversed(asked), strict=False):
+            if view.entry is None and view.text == entry.message.text:
+                view.refresh_entry(entry)
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
@@ -316,4 +220,6 @@ class Transcript(VerticalScroll, can_focus=False):
 
 
 def _view(entry: ThreadMessage) -> QuestionView | ReplyView:
-    return ReplyView(entry) if entry.message.role is Role.ASSISTANT else QuestionView(entry.message.text)
+    if entry.message.role is Role.ASSISTANT:
+        return ReplyView(entry)
+    return QuestionView(entry.message.text, entry)

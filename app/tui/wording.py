@@ -66,6 +66,8 @@ def meta_line(entry: ThreadMessage) -> Content:
     """The line under a reply: version, speed, rating, what became of it, siblings."""
     message = entry.message
     parts: list[Content] = [Content(version_name(entry.version))]
+    if "extends" in message.sampler:
+        parts.append(Content("goes on from the cut one beside it"))
     speed = message.timings.get("tokens_per_second")
     if speed:
         parts.append(Content(f"{speed:.0f} tok/s"))
@@ -89,14 +91,14 @@ def meta_line(entry: ThreadMessage) -> Content:
 def _ending(entry: ThreadMessage) -> list[Content]:
     message = entry.message
     if message.status is MessageStatus.STOPPED:
-        return [Content("stopped")]
+        return [Content("stopped · F10 goes on")]
     if message.status is MessageStatus.GENERATING:
         return [Content("being written")]
     if message.status is MessageStatus.FAILED:
         why = message.error or "the reply was cut off"
         return [Content.styled(f"{why} (not counted against the model) · ^R tries again", _BAD)]
     if message.finish_reason is FinishReason.LENGTH:
-        return [Content("cut at its length limit")]
+        return [Content("cut at its length limit · F10 goes on")]
     return []
 
 

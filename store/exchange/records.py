@@ -269,4 +269,5 @@ def _signal(row: sqlite3.Row, redact: Redact) -> dict[str, Any]:
 def _unpacked(code: str, data: bytes | None) -> list[Any]:
     values = array(code)
     values.frombytes(data or b"")
-    return list(values)
+    # Not a number: tokens that were taken over from a text have no probability, and JSON has no word for that.
+    return [] if any(value != value for value in values) else list(values)

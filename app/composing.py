@@ -1,0 +1,49 @@
+"""What the writing of messages needs of the service: drafts, what was written before, and the owner's taste."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from store import drafts, settings
+from store.db import Store
+
+REMEMBERED = 200
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """How the owner wants the chat: a theme by name, and keys by the command they are for."""
+
+    theme: str = "dark"
+    keys: dict[str, str] = field(default_factory=dict)
+
+
+class Composing:
+    """Mixed into the service, which has the store."""
+
+    @property
+    def store(self) -> Store:
+        """The calling thread's connection."""
+        raise NotImplementedError
+
+    def draft(self, conversation: str | None) -> str:
+        """What was typed in a conversation, or on the empty page, and not sent."""
+        return drafts.get(self.store, conversation)
+
+    def keep_draft(self, conversation: str | None, text: str) -> None:
+        """Replace that text."""
+        drafts.keep(self.store, conversation, text)
+
+    def written(self) -> list[str]:
+        """The owner's last messages over all conversations, oldest first."""
+        return drafts.written(self.store, REMEMBERED)
+
+    def preferences(self) -> Preferences:
+        """The owner's choices; a value that cannot be used counts as not chosen."""
+        keys = settings.get(self.store, settings.KEYS)
+        chosen = {str(name): str(value) for name, value in keys.items()} if isinstance(keys, dict) else {}
+        return Preferences(str(settings.get(self.store, settings.THEME)), chosen)
+
+    def choose_theme(self, name: str) -> None:
+        """Remember a theme."""
+        settings.put(self.store, settings.THEME, name)

@@ -1,0 +1,281 @@
+"""Terminals as they are: small, resized in mid-sentence, without colour, inside tmux, stopped and continued."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+from textual.color import Color
+from textual.widgets._toast import Toast
+
+from app.tui.app import MynahApp
+from app.tui.clipboard import Outcome, copy_and_check
+from app.tui.palette import CONTRAST, THEMES
+from app.tui.transcript import ReplyView
+from store.home import Home
+from tests.scripted_service import Script, ScriptedService
+from tests.test_tui_exit import PATIENCE, RESTORED, ROOT, Terminal
+from tests.tui_pilot import Chat, chatting
+
+WIDE = "日本語の文字 👩‍👩‍👧‍👦 🇫🇷 e\u0301 한국어"
+
+
+@pytest.fixture
+def service(home: Home) -> Iterator[ScriptedService]:
+    scripted = ScriptedService(home)
+    yield scripted
+    scripted.close()
+
+
+async def test_the_end_stays_in_view_when_the_size_changes_while_a_reply_streams(
+    service: ScriptedService,
+) -> None:
+    end = threading.Event()
+    text = tuple(f"word{number} " for number in range(300))
+    service.scripts = [Script(text, delay=0.002, may_end=end)]
+    async with chatting(service, (120, 40)) as chat:
+        await chat.send("talk")
+        for size in ((40, 12), (120, 40), (60, 20)):
+            await chat.pilot.resize_terminal(*size)
+            await chat.pilot.pause(0.1)
+            assert chat.transcript.scroll_y == chat.transcript.max_scroll_y
+        await chat.until(lambda: chat.view.turn and chat.view.turn.text.endswith("word299 "))
+        end.set()
+        await chat.settled()
+        assert chat.replies[-1].text == "".join(text)
+
+
+@pytest.mark.parametrize("width", [40, 60, 120])
+async def test_a_notice_is_whole_at_any_width(service: ScriptedService, width: int) -> None:
+    app = MynahApp(service)
+    async with app.run_test(size=(width, 20), notifications=True) as pilot:
+        chat = Chat(app, pilot, service)
+        chat.app.notify(
+            "a notice that is longer than a narrow terminal is wide, to its very end", markup=False
+        )
+        await chat.until(lambda: chat.app.screen.query(Toast))
+        await chat.pilot.pause()
+        toast = chat.app.screen.query_one(Toast)
+        assert toast.region.x >= 0
+        assert toast.region.right <= width
+        drawn = " ".join(
+            "".join(segment.text for segment in strip).strip()
+            for strip in chat.app.screen._compositor.render_strips()
+        )
+        assert "very end" in re.sub(r"\W+", " ", drawn)
+
+
+async def test_wide_characters_keep_to_their_columns(service: ScriptedService) -> None:
+    service.scripts = [Script((WIDE * 6,))]
+    async with chatting(service, (40, 20)) as chat:
+        await chat.ask(WIDE * 4)
+        await chat.pilot.pause()
+        for strip in chat.app.screen._compositor.render_strips():
+            assert strip.cell_length == 40
+        assert chat.replies[-1].text == WIDE * 6
+
+
+def _contrast(one: str, other: str) -> float:
+    """WCAG 2.2's contrast ratio."""
+    dark, light = sorted(_luminance(Color.parse(each)) for each in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: Color) -> float:
+    parts = [part / 255 for part in color.rgb]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("name", list(THEMES))
+def test_text_can_be_read_in_every_theme(name: str) -> None:
+    theme = THEMES[name]
+    least = 7.0 if theme is CONTRAST else 4.5
+    for ground in (theme.background, theme.surface):
+        assert ground is not None
+        for text in (theme.foreground, theme.primary, theme.accent, theme.warning, theme.success):
+            assert text is not None
+            assert _contrast(text, ground) >= least, f"{text} on {ground}"
+
+
+@pytest.mark.parametrize("name", list(THEMES))
+async def test_a_theme_reaches_every_part(service: ScriptedService, name: str) -> None:
+    service.choose_theme(name)
+    async with chatting(service) as chat:
+        await chat.ask("hello")
+        assert chat.app.theme == THEMES[name].name
+        theme = THEMES[name]
+        assert chat.app.screen.styles.background == Color.parse(str(theme.background))
+        assert chat.app.screen.query_one(ReplyView).is_mounted
+
+
+@pytest.fixture
+def terminal(home: Home) -> Iterator[Callable[..., Terminal]]:
+    running: list[Terminal] = []
+
+    def start(mode: str, **environment: str) -> Terminal:
+        for name, value in environment.items():
+            os.environ[name] = value
+        made = Terminal(mode, home, colour="NO_COLOR" not in environment)
+        for name in environment:
+            os.environ.pop(name)
+        running.append(made)
+        made.until(lambda: "Write to Mynah" in made.text and "SmolLM2" in made.text)
+        return made
+
+    yield start
+    for each in running:
+        each.process.close(force=True)
+
+
+def test_without_colour_nothing_is_coloured(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal("plain", NO_COLOR="1")
+    shown.send("hello\r")
+    shown.until(lambda: "A short answer." in shown.text)
+    colours = {
+        tuple(map(int, found.split(b";")[2:5]))
+        for found in re.findall(rb"\x1b\[(?:[\d;]*;)?([34]8;2;\d+;\d+;\d+)", shown.written)
+    }
+    assert all(len(set(colour)) == 1 for colour in colours), "only greys"
+
+
+def test_stop_and_continue_give_the_terminal_back_and_take_it_again(
+    terminal: Callable[..., Terminal],
+) -> None:
+    shown = terminal("plain")
+    shown.process.kill(signal.SIGTSTP)
+    shown.until(lambda: b"?1049l" in shown.written)
+    status = Path(f"/proc/{shown.process.pid}/status")
+    shown.until(lambda: "State:\tT" in status.read_text())
+    for mode in RESTORED:
+        assert mode in shown.written
+    before = len(shown.written)
+    shown.process.kill(signal.SIGCONT)
+    shown.until(lambda: b"?1049h" in shown.written[before:])
+    shown.send("hello\r")
+    shown.until(lambda: "A short answer." in shown.text)
+    shown.send("\x11")
+    assert shown.ended() == 0
+    assert shown.is_clean()
+
+
+class Tmux:
+    """A tmux server of its own with one window."""
+
+    def __init__(self, directory: Path, home: Home) -> None:
+        self._socket = directory / "socket"
+        command = f"{sys.executable} -m tests.tui_runner slow"
+        environment = {**os.environ, "MYNAH_HOME": str(home.root)}
+        environment.pop("NO_COLOR", None)
+        environment.pop("TMUX", None)
+        self.call(
+            "-f", os.devnull, "new-session", "-d", "-x", "80", "-y", "24", command, environment=environment
+        )
+
+    def call(self, *words: str, environment: dict[str, str] | None = None) -> str:
+        ran = subprocess.run(
+            ["tmux", "-S", str(self._socket), *words],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return ran.stdout
+
+    @property
+    def text(self) -> str:
+        return self.call("capture-pane", "-p")
+
+    @property
+    def socket(self) -> str:
+        return f"{self._socket},0,0"
+
+    def until(self, true: Callable[[], object]) -> None:
+        for _ in range(PATIENCE * 10):
+            if true():
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"never came true; the screen was:\n{self.text}")
+
+
+@pytest.fixture
+def tmux(tmp_path: Path, home: Home) -> Iterator[Tmux]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    made = Tmux(tmp_path, home)
+    yield made
+    made.call("kill-server")
+
+
+def test_inside_tmux(tmux: Tmux) -> None:
+    """Keys, a stream, a smaller window, a stop and the end, as tmux passes them on."""
+    tmux.until(lambda: "Write to Mynah" in tmux.text and "SmolLM2" in tmux.text)
+    tmux.call("send-keys", "one", "C-j", "two")
+    tmux.until(lambda: "two" in tmux.text)
+    tmux.call("send-keys", "Enter")
+    tmux.until(lambda: "word word" in tmux.text)
+    tmux.call("resize-window", "-x", "40", "-y", "12")
+    tmux.until(lambda: max(map(len, tmux.text.splitlines())) <= 40 and "word" in tmux.text)
+    tmux.call("send-keys", "Escape")
+    tmux.until(lambda: "stopped" in tmux.text)
+    tmux.call("send-keys", "C-q")
+    tmux.until(lambda: tmux.call("list-sessions") == "")
+
+
+def test_a_copy_inside_tmux_is_read_back(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TMUX", tmux.socket)
+    assert copy_and_check("grüß\n世界") is Outcome.CHECKED
+    assert tmux.call("save-buffer", "-") == "grüß\n世界"
+
+
+def test_a_clipboard_that_holds_something_else_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, does in (("wl-copy", "cat > /dev/null"), ("wl-paste", "echo other")):
+        tool = tmp_path / name
+        tool.write_text(f"#!/bin/sh\n{does}\n")
+        tool.chmod(0o700)
+    for variable in ("DISPLAY", "TMUX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert copy_and_check("text") is Outcome.UNCHECKED
+    monkeypatch.setenv("WAYLAND_DISPLAY", "w0")
+    assert copy_and_check("text") is Outcome.DIFFERENT
+
+
+def test_plain_on_a_terminal_moves_nothing(home: Home) -> None:
+    """No escape sequence at all, a prompt, and Ctrl-D leaves."""
+    from tests.scripted import scripted_host
+
+    with scripted_host(home):
+        process = pexpect.spawn(
+            sys.executable, ["-m", "app.cli.main", "chat", "--plain"], cwd=str(ROOT), timeout=PATIENCE
+        )
+        process.expect_exact("You: ")
+        process.sendline("slow 100")
+        time.sleep(0.5)
+        process.sendintr()
+        process.expect_exact("/continue goes on")
+        process.expect_exact("You: ")
+        process.sendline("echo hello")
+        process.expect_exact("Mynah: hello")
+        process.expect_exact("You: ")
+        process.sendeof()
+        process.expect(pexpect.EOF)
+        process.close()
+        assert process.exitstatus == 0
+        assert b"\x1b" not in process.before
