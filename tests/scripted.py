@@ -4,7 +4,8 @@ It is told what to do by the last message of the user, so one program serves eve
 configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one token each), ``slow N`` (the same,
 0.05 s each), ``hang N`` (the same, 1 s each), ``fail N`` (a fault after N tokens), ``memory N`` (the same, out of
 memory), ``bytes TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces),
-``version`` (what is attached), ``turns`` (how many turns it was given). Any other message is answered with
+``version`` (what is attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to),
+``system`` (its system prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
 ``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
 conversations shows.
 
@@ -122,7 +123,7 @@ class ScriptedRuntime:
 
     def sampler(self, sampling: Sampling) -> ScriptedSampler:
         self.samplings.append(sampling)
-        return ScriptedSampler(self)
+        return ScriptedSampler(self, sampling)
 
     def truncate(self, sequence: int, length: int) -> None:
         del self.held[sequence][length:]
@@ -143,7 +144,12 @@ class ScriptedRuntime:
         user = self.vocab.text(tokens[starts[-2] : starts[-1]])
         return user.removeprefix("user\n").rstrip("\n"), len(starts) - 1
 
-    def script(self) -> Iterator[bytes]:
+    def system(self) -> str:
+        """The system prompt in the last evaluated sequence."""
+        tokens = self.held[self.last]
+        return self.vocab.text(tokens[: tokens.index(END)]).removeprefix("system\n")
+
+    def script(self, sampling: Sampling) -> Iterator[bytes]:
         """The pieces of the reply to what is in the last evaluated sequence."""
         asked, turns = self.asked()
         command, _, rest = asked.partition(" ")
@@ -155,6 +161,12 @@ class ScriptedRuntime:
             yield from (b"fine", b"<|im", b"_en", b"d|>", b"never")
         elif command == "version":
             yield (self.attached or "base").encode()
+        elif command == "grammar":
+            yield (sampling.grammar or "none").encode()
+        elif command == "system":
+            yield self.system().encode()
+        elif command == "raw":
+            yield from (rest[start : start + 10].encode() for start in range(0, len(rest), 10))
         elif command == "turns":
             yield str(turns).encode()
         elif command in _PACE:
@@ -184,14 +196,17 @@ def _words(text: str) -> Iterator[bytes]:
 class ScriptedSampler:
     """Says what the runtime's script says."""
 
-    def __init__(self, runtime: ScriptedRuntime) -> None:
+    def __init__(self, runtime: ScriptedRuntime, sampling: Sampling) -> None:
         self._runtime = runtime
-        self._script = runtime.script()
+        self._script = runtime.script(sampling)
 
     def sample(self) -> tuple[int, float]:
         time.sleep(self._runtime.token_seconds)
         piece = next(self._script, None)
         return (END, -0.5) if piece is None else (self._runtime.vocab.token_of(piece), -0.25)
+
+    def likeliest(self, count: int) -> list[tuple[int, float]]:
+        return [(ord("a") + place, -0.5 - place) for place in range(count)]
 
     def close(self) -> None:
         """Nothing to free."""

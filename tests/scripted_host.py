@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from app.host import sse
 from app.host.lifecycle import Mode, Options, run
 from app.host.runtime import Runtime
 from store.db import Store
@@ -22,6 +23,9 @@ def main() -> int:
     parser.add_argument("--batch-seconds", type=float, default=0.0)
     parser.add_argument("--learner", nargs="*", default=[sys.executable, "-c", ""])
     parser.add_argument("--foreground", action="store_true")
+    parser.add_argument("--key")
+    parser.add_argument("--origin", action="append", default=[])
+    parser.add_argument("--ping-seconds", type=float, default=sse.PING_SECONDS)
     given = parser.parse_args()
 
     def load(_store: Store) -> Runtime:
@@ -31,7 +35,9 @@ def main() -> int:
         return ScriptedRuntime(given.context, batch_seconds=given.batch_seconds)
 
     mode = Mode.FOREGROUND if given.foreground else Mode.DETACHED
-    return run(Home.default(), Options(mode=mode, learner=tuple(given.learner)), load)
+    sse.PING_SECONDS = given.ping_seconds
+    options = Options(mode=mode, key=given.key, origins=frozenset(given.origin), learner=tuple(given.learner))
+    return run(Home.default(), options, load)
 
 
 if __name__ == "__main__":

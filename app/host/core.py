@@ -60,6 +60,8 @@ class Ask:
     keep: Keep = Keep.RECORD
     window: Window = Window.DROP_OLDEST
     serve: Serve = Serve.ACTIVE
+    adapter: str | None = None
+    likeliest: int | None = None
     stops: tuple[str, ...] = ()
 
 
@@ -127,6 +129,8 @@ class Host:
             sink=sink,
             stops=ask.stops,
             serve=ask.serve,
+            adapter=ask.adapter,
+            likeliest=ask.likeliest,
             left_out=fitted.left_out,
             created=arrived,
         )

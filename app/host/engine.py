@@ -185,7 +185,7 @@ class Engine:
         if job.cancelled.is_set():
             raise Interrupted("the reply was stopped before it began")
         hold()
-        version = self._version = versions.attach(job.serve)
+        version = self._version = versions.attach(job.serve, job.adapter)
         job.message = job.recorder.begin(store, self._start_of(job, version))
         recorder = job.recorder
         job.sink(
@@ -217,11 +217,14 @@ class Engine:
         saved = time.monotonic()
         try:
             for piece in reply(self._runtime, self._cache, version, job, out, hold):
-                job.sink(Token(piece))
+                job.sink(Token(piece, out.take_scored()))
                 if time.monotonic() - saved >= CHECKPOINT_SECONDS:
                     # Where this fails the reply goes on: it is saved whole at its end, or fails there.
                     _attempt(lambda: job.recorder.checkpoint(store, out.text))
                     saved = time.monotonic()
+            if out.scored:
+                # Tokens of a stop string, whose text is never shown.
+                job.sink(Token("", out.take_scored()))
         except Interrupted:
             out.finish = FinishReason.CANCELLED
 

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
+from app.host.events import Scored
 from app.host.jobs import Job
 from app.host.prefix import PrefixCache, Slot
-from app.host.runtime import Runtime
+from app.host.runtime import Runtime, Sampler
 from app.model.decoders import StopFilter, Utf8Decoder
 from store.errors import Interrupted
 from store.types import FinishReason
@@ -28,6 +29,7 @@ class Produced:
     cached_tokens: int = 0
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    scored: list[Scored] = field(default_factory=list)
     text: str = ""
     finish: FinishReason | None = None
     began: float = 0.0
@@ -40,6 +42,11 @@ class Produced:
         """Decoding speed, the prompt left out; 0 for fewer than two tokens."""
         spent = self.ended - self.first_token
         return (len(self.tokens) - 1) / spent if len(self.tokens) > 1 and spent > 0 else 0.0
+
+    def take_scored(self) -> tuple[Scored, ...]:
+        """The scored tokens since the last call."""
+        taken, self.scored = tuple(self.scored), []
+        return taken
 
     def usage(self) -> dict[str, int]:
         """Token counts by the names of the OpenAI interface."""
@@ -120,6 +127,8 @@ def reply(
             if not out.first_token:
                 out.first_token = time.monotonic()
             ended = runtime.is_end(token)
+            if job.likeliest is not None and not ended:
+                out.scored.append(_scored(runtime, sampler, token, logprob, job.likeliest))
             piece = stops.feed(decoder.feed(b"" if ended else runtime.piece(token)))
             if piece:
                 out.text += piece
@@ -137,6 +146,11 @@ def reply(
     if rest:
         out.text += rest
         yield rest
+
+
+def _scored(runtime: Runtime, sampler: Sampler, token: int, logprob: float, count: int) -> Scored:
+    likeliest = tuple((runtime.piece(other), score) for other, score in sampler.likeliest(count))
+    return Scored(runtime.piece(token), logprob, likeliest)
 
 
 def _finish(

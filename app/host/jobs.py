@@ -31,10 +31,11 @@ class Priority(IntEnum):
 
 
 class Serve(StrEnum):
-    """Which weights a reply wants."""
+    """Which weights a reply wants. ``NAMED``: those of the job's ``adapter``, live or not."""
 
     ACTIVE = "active"
     BASE = "base"
+    NAMED = "named"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Sampling:
     """How tokens are drawn. Temperature 0 takes the likeliest token, and then the same prompt gives the same bytes.
 
     The penalty weakens the reply's own last 64 tokens: without one a small model says a sentence again and again
-    (measured in tests/benchmarks/README.md).
+    (measured in tests/benchmarks/README.md). ``grammar``, in GBNF, is what the whole reply has to match.
     """
 
     temperature: float = 0.4
@@ -50,6 +51,7 @@ class Sampling:
     top_k: int = 40
     repeat_penalty: float = 1.1
     seed: int = 0
+    grammar: str | None = None
 
     @property
     def exact(self) -> bool:
@@ -80,7 +82,10 @@ class Recorder(Protocol):
 
 @dataclass(eq=False)
 class Job:
-    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread."""
+    """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
+
+    With ``likeliest`` the tokens come with their log-probabilities, each beside that many of the likeliest.
+    """
 
     id: str
     client: str
@@ -92,6 +97,8 @@ class Job:
     sink: Callable[[TurnEvent], None]
     stops: tuple[str, ...] = ()
     serve: Serve = Serve.ACTIVE
+    adapter: str | None = None
+    likeliest: int | None = None
     left_out: int = 0
     context_items: tuple[str, ...] = ()
     message: str | None = None

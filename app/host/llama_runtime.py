@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from app.host.jobs import Sampling
 from app.host.runtime import ModelInfo
 from app.model import adapter_file, catalogue, convert, gguf_info
@@ -155,6 +157,13 @@ class _Sampler:
         """The next token, and its natural log-probability at temperature 1."""
         token = self._sampler.sample(self._context)
         return token, self._sampler.logprob(self._context.logits(), token)
+
+    def likeliest(self, count: int) -> list[tuple[int, float]]:
+        """The likeliest tokens of the last evaluation, likeliest first."""
+        logits = self._context.logits()
+        best = np.argpartition(logits, -count)[-count:] if count else np.empty(0, np.int64)
+        ordered = best[np.argsort(logits[best])[::-1]]
+        return [(int(token), self._sampler.logprob(logits, int(token))) for token in ordered]
 
     def close(self) -> None:
         """Free it."""

@@ -34,6 +34,9 @@ class Sampler(Protocol):
     def sample(self) -> tuple[int, float]:
         """The next token from the last evaluation, and its natural log-probability at temperature 1."""
 
+    def likeliest(self, count: int) -> list[tuple[int, float]]:
+        """The likeliest tokens of the evaluation that was sampled last, likeliest first, as `sample` gives them."""
+
     def close(self) -> None:
         """Free what it holds."""
 

@@ -42,11 +42,20 @@ class Versions:
         self._sound: set[str] = set()
         self.current = BASE
 
-    def attach(self, serve: Serve) -> Version:
-        """Attach what a reply should be computed with; returns it."""
+    def attach(self, serve: Serve, adapter: str | None = None) -> Version:
+        """Attach what a reply should be computed with; returns it. ``adapter`` is the one that is named.
+
+        Raises:
+            AdapterFileError: the named adapter cannot be loaded; nothing serves in its place.
+        """
         if serve is Serve.BASE:
             self._switch(BASE, None)
             return BASE
+        if serve is Serve.NAMED:
+            assert adapter is not None
+            named = Version(adapter, adapters.get(self._store, adapter).version, 1.0)
+            self._switch(named, self._file(named))
+            return named
         serving = adapters.active(self._store, self._runtime.info.base_hash)
         while serving.adapter is not None and serving.scale > 0.0:
             wanted = Version(serving.adapter.id, serving.adapter.version, serving.scale)
