@@ -61,6 +61,7 @@ class _State(Enum):
     HEAD = auto()
     ARGUMENTS = auto()
     TAIL = auto()
+    BETWEEN = auto()
 
 
 class ReplyParts:
@@ -97,6 +98,7 @@ class ReplyParts:
             _State.HEAD: self._head,
             _State.ARGUMENTS: self._arguments,
             _State.TAIL: self._tail,
+            _State.BETWEEN: self._between,
         }
         before = None
         # Each step takes from what is held, changes the state, or has to wait for more.
@@ -121,9 +123,7 @@ class ReplyParts:
     def _thinking(self, last: bool) -> Iterator[Part]:
         thought, found, after = self._held.partition(_THOUGHT)
         if found:
-            self._held = after.lstrip()
-            # White space after the thoughts is the template's, and may still be on its way.
-            self._state = _State.OPENING if not self._held and not last else _State.SAYING
+            self._held, self._state = after, _State.OPENING
         else:
             keep = 0 if last else _begun(thought, _THOUGHT)
             self._held = thought[len(thought) - keep :]
@@ -140,25 +140,27 @@ class ReplyParts:
             keep = 0 if last or not self._names else _begun(said, OPEN)
             self._held = said[len(said) - keep :]
             said = said[: len(said) - keep]
-        if said and (said.strip() or self._spoke or not self._names):
+        if self._names and not self._spoke and not said.strip():
+            # White space before a call is not for the reader; before a word it is.
+            self._held = said + self._held if not found else self._held
+        elif said:
             self._spoke = self._spoke or bool(said.strip())
             yield Said(said)
 
     def _head(self, last: bool) -> Iterator[Part]:
-        match = _HEAD.match(self._held)
+        match = _HEAD.match(self._held[:_LONGEST_HEAD])
         if match is not None and match["name"] in self._names:
             self._held = self._held[match.end() :]
             self._depth, self._quoted, self._escaped = 0, False, False
             self._state = _State.ARGUMENTS
             self.calls += 1
             yield Called(self.calls - 1, match["name"])
-        elif last or match is not None or len(self._held) > _LONGEST_HEAD:
-            yield from self._not_a_call()
-
-    def _not_a_call(self) -> Iterator[Part]:
-        text = (OPEN if self._tagged else "") + self._held
-        self._held, self._spoke, self._state = "", True, _State.SAYING
-        yield Said(text)
+        elif last or match is not None or len(self._held) >= _LONGEST_HEAD:
+            # What follows may still hold a call, so only its beginning is text for certain.
+            brace = 0 if self._tagged else self._held.index("{") + 1
+            text, self._held = OPEN if self._tagged else self._held[:brace], self._held[brace:]
+            self._spoke, self._state = True, _State.SAYING
+            yield Said(text)
 
     def _arguments(self, last: bool) -> Iterator[Part]:
         """Up to the bracket that closes the arguments; what else is a value ends before the next bracket."""
@@ -191,16 +193,21 @@ class ReplyParts:
         return self._depth <= 0 and character in "}]"
 
     def _tail(self, last: bool) -> Iterator[Part]:
-        """What stands between two calls is not for the reader."""
-        _, found, after = self._held.partition(OPEN)
-        if found:
-            self._held, self._tagged, self._state = after, True, _State.HEAD
-        else:
-            _, closed, after = self._held.partition(CLOSE)
-            if closed and after.strip():
-                self._held, self._state = after.lstrip(), _State.SAYING
-            elif last:
-                self._held = ""
+        """What stands between the arguments and the end of a call is not for the reader."""
+        tags = [(place, tag) for tag in (OPEN, CLOSE) if (place := self._held.find(tag)) >= 0]
+        if tags:
+            place, tag = min(tags)
+            self._held, self._tagged = self._held[place + len(tag) :], True
+            self._state = _State.HEAD if tag == OPEN else _State.BETWEEN
+        elif last:
+            self._held = ""
+        yield from ()
+
+    def _between(self, last: bool) -> Iterator[Part]:
+        """White space after a call is not for the reader."""
+        self._held = self._held.lstrip()
+        if self._held:
+            self._state = _State.SAYING
         yield from ()
 
 
