@@ -121,9 +121,9 @@ class ScriptedRuntime:
         self.last = sequence
         self.evaluated.append((sequence, position, len(tokens)))
 
-    def sampler(self, sampling: Sampling) -> ScriptedSampler:
+    def sampler(self, sampling: Sampling, grammar: str | None) -> ScriptedSampler:
         self.samplings.append(sampling)
-        return ScriptedSampler(self, sampling)
+        return ScriptedSampler(self, grammar)
 
     def truncate(self, sequence: int, length: int) -> None:
         del self.held[sequence][length:]
@@ -149,7 +149,7 @@ class ScriptedRuntime:
         tokens = self.held[self.last]
         return self.vocab.text(tokens[: tokens.index(END)]).removeprefix("system\n")
 
-    def script(self, sampling: Sampling) -> Iterator[bytes]:
+    def script(self, grammar: str | None) -> Iterator[bytes]:
         """The pieces of the reply to what is in the last evaluated sequence."""
         asked, turns = self.asked()
         command, _, rest = asked.partition(" ")
@@ -162,7 +162,7 @@ class ScriptedRuntime:
         elif command == "version":
             yield (self.attached or "base").encode()
         elif command == "grammar":
-            yield (sampling.grammar or "none").encode()
+            yield (grammar or "none").encode()
         elif command == "system":
             yield self.system().encode()
         elif command == "raw":
@@ -196,9 +196,9 @@ def _words(text: str) -> Iterator[bytes]:
 class ScriptedSampler:
     """Says what the runtime's script says."""
 
-    def __init__(self, runtime: ScriptedRuntime, sampling: Sampling) -> None:
+    def __init__(self, runtime: ScriptedRuntime, grammar: str | None) -> None:
         self._runtime = runtime
-        self._script = runtime.script(sampling)
+        self._script = runtime.script(grammar)
 
     def sample(self) -> tuple[int, float]:
         time.sleep(self._runtime.token_seconds)

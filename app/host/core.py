@@ -63,6 +63,7 @@ class Ask:
     adapter: str | None = None
     likeliest: int | None = None
     stops: tuple[str, ...] = ()
+    grammar: str | None = None
 
 
 class Host:
@@ -128,6 +129,7 @@ class Host:
             recorder=recorder,
             sink=sink,
             stops=ask.stops,
+            grammar=ask.grammar,
             serve=ask.serve,
             adapter=ask.adapter,
             likeliest=ask.likeliest,

@@ -117,7 +117,7 @@ def reply(
         runtime, cache, key, list(job.prompt), exact=job.sampling.exact, between=between
     )
     out.evaluated = time.monotonic()
-    sampler = runtime.sampler(job.sampling)
+    sampler = runtime.sampler(job.sampling, job.grammar)
     decoder, stops = Utf8Decoder(), StopFilter((*runtime.stop_strings, *job.stops))
     try:
         while out.finish is None:

@@ -43,7 +43,7 @@ class Sampling:
     """How tokens are drawn. Temperature 0 takes the likeliest token, and then the same prompt gives the same bytes.
 
     The penalty weakens the reply's own last 64 tokens: without one a small model says a sentence again and again
-    (measured in tests/benchmarks/README.md). ``grammar``, in GBNF, is what the whole reply has to match.
+    (measured in tests/benchmarks/README.md).
     """
 
     temperature: float = 0.4
@@ -51,7 +51,6 @@ class Sampling:
     top_k: int = 40
     repeat_penalty: float = 1.1
     seed: int = 0
-    grammar: str | None = None
 
     @property
     def exact(self) -> bool:
@@ -84,7 +83,8 @@ class Recorder(Protocol):
 class Job:
     """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
 
-    With ``likeliest`` the tokens come with their log-probabilities, each beside that many of the likeliest.
+    ``grammar`` (GBNF) is what the reply must follow to its end. With ``likeliest`` the tokens come with their
+    log-probabilities, each beside that many of the likeliest.
     """
 
     id: str
@@ -104,6 +104,7 @@ class Job:
     message: str | None = None
     created: float = field(default_factory=time.monotonic)
     cancelled: threading.Event = field(default_factory=threading.Event)
+    grammar: str | None = None
 
     def answers_to(self, handle: str) -> bool:
         """Whether a stop for this handle means this job."""

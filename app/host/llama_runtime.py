@@ -23,6 +23,7 @@ from app.model.renderer import Fitted, Renderer, Turn
 from app.model.threads import Threads, choose_threads, usable_cores
 from store import settings
 from store.db import Store
+from store.errors import UsageError
 
 log = logging.getLogger("mynah.host")
 
@@ -120,8 +121,10 @@ class LlamaRuntime:
         """Compute tokens at a position of a sequence."""
         self._context.evaluate(tokens, position, sequence)
 
-    def sampler(self, sampling: Sampling) -> _Sampler:
+    def sampler(self, sampling: Sampling, grammar: str | None) -> _Sampler:
         """A sampler for one reply."""
+        if grammar is not None:
+            raise UsageError("this model host cannot follow a grammar")
         return _Sampler(self._context, sampling)
 
     def truncate(self, sequence: int, length: int) -> None:

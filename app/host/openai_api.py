@@ -32,7 +32,7 @@ from app.host.requests import FieldError, number, text
 from app.host.sse import EventChannel, EventResponse, hung_up
 from store import settings, signals, units
 from store.db import Store
-from store.errors import MynahError
+from store.errors import MynahError, UsageError
 from store.types import ErrorClass, SignalKind
 
 Handler = Callable[[Host, Request], Awaitable[Response]]
@@ -121,6 +121,7 @@ async def _chat(host: Host, request: Request) -> Response:
         adapter=None if served.adapter is None else served.adapter.id,
         likeliest=call.likeliest,
         stops=call.stops,
+        grammar=call.grammar,
     )
     channel = EventChannel()
     reply = _Reply(host, call, served, await host.admit(ask, channel.sink), channel)
@@ -194,7 +195,7 @@ async def _lines(reply: _Reply, first: TurnEvent | None) -> AsyncIterator[str | 
                 yield _json(wire.usage_chunk(head, event))
             yield "[DONE]"
         elif isinstance(event, Failed):
-            _, kind, code = _STATUS.get(event.error_class, _OWN_FAULT)
+            _, kind, code = _status(event)
             yield _json(wire.error_body(event.message, kind=kind, code=code))
         elif event is None:
             yield None
@@ -250,11 +251,17 @@ async def _feedback(host: Host, request: Request) -> Response:
 
 
 def _failure_response(failure: Failed) -> Response:
-    status, kind, code = _STATUS.get(failure.error_class, _OWN_FAULT)
+    status, kind, code = _status(failure)
     # Clients send 409 and 5xx again by themselves; none of ours is better the second time.
     return JSONResponse(
         wire.error_body(failure.message, kind=kind, code=code), status, {"x-should-retry": "false"}
     )
+
+
+def _status(failure: Failed) -> tuple[int, str, str | None]:
+    if failure.exit_code == UsageError.exit_code:
+        return 400, "invalid_request_error", None
+    return _STATUS.get(failure.error_class, _OWN_FAULT)
 
 
 def _json(content: dict[str, Any]) -> str:

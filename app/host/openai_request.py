@@ -8,7 +8,7 @@ harmless is ignored; null is absent. A transcript is kept as it was sent, and sh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from app.host import openai_tools as tools
@@ -45,6 +45,7 @@ class Call:
     """One chat request. ``model`` None takes what is served; ``client`` tells callers apart for fairness.
 
     ``likeliest``: how many alternatives each token's log-probability comes with, None for no log-probabilities.
+    ``grammar``: what the reply has to follow, where JSON or a call is demanded.
     """
 
     model: str | None
@@ -56,6 +57,7 @@ class Call:
     client: str | None
     toolbox: tools.Toolbox | None
     likeliest: int | None
+    grammar: str | None
 
     def for_model(self, system_prompt: str) -> list[Turn]:
         """The conversation as the model reads it; ``system_prompt`` is for conversations without one."""
@@ -81,17 +83,17 @@ def call_of(fields: Mapping[str, Any]) -> Call:
     options = fields.get("stream_options")
     longest = number(fields, "max_completion_tokens", number(fields, "max_tokens", None))
     toolbox = tools.toolbox(fields)
-    limits_ = limits({**fields, "max_tokens": longest})
     return Call(
         model=text(fields, "model"),
         transcript=transcript(fields.get("messages")),
-        limits=replace(limits_, sampling=replace(limits_.sampling, grammar=_grammar(fields, toolbox))),
+        limits=limits({**fields, "max_tokens": longest}),
         stops=_stops(fields.get("stop")),
         stream=flag(fields, "stream"),
         include_usage=options is not None and flag(mapping(options), "include_usage"),
         client=text(fields, "user"),
         toolbox=toolbox,
         likeliest=_likeliest(fields),
+        grammar=_grammar(fields, toolbox),
     )
 
 

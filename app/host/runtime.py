@@ -64,8 +64,8 @@ class Runtime(Protocol):
     def evaluate(self, tokens: Sequence[int], position: int, sequence: int) -> None:
         """Compute at most ``chunk`` tokens at a position of a sequence."""
 
-    def sampler(self, sampling: Sampling) -> Sampler:
-        """A sampler for one reply."""
+    def sampler(self, sampling: Sampling, grammar: str | None) -> Sampler:
+        """A sampler for one reply. Raises UsageError where the grammar cannot be used."""
 
     def truncate(self, sequence: int, length: int) -> None:
         """Drop everything of a sequence from this position on."""
