@@ -7,11 +7,10 @@ person and never ends by itself.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from app.host.lifecycle import KEY_VARIABLE, Mode, Options, run
+from app.host.lifecycle import Mode, Options, key_of, run
 from app.host.runtime import Runtime
 from store.db import Store
 from store.home import Home
@@ -28,18 +27,11 @@ def main() -> int:
     given = parser.parse_args()
     mode = Mode.FOREGROUND if given.foreground else Mode.DETACHED
     try:
-        key = _key(given.key_file)
+        key = key_of(given.key_file)
     except OSError as error:
         parser.error(f"the key file cannot be read ({error.strerror})")
     options = Options(given.host, given.port, mode, key, frozenset(given.allow_origin))
     return run(Home.default(), options, _load)
-
-
-def _key(file: Path | None) -> str | None:
-    """The key of /v1. Never on the command line, which every user of the machine can read."""
-    if file is not None:
-        return file.read_text(encoding="utf-8", errors="replace").strip()
-    return os.environ.pop(KEY_VARIABLE, None) or None
 
 
 def _load(store: Store) -> Runtime:

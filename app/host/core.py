@@ -116,7 +116,7 @@ class Host:
         fitted = self.runtime.fit(question.turns, reserve)
         if fitted.left_out and ask.window is Window.REFUSE:
             raise ContextOverflow(
-                f"this conversation is longer than the model's window of {context} tokens: send less of it"
+                f"the prompt is too long for the model's window of {context} tokens: send less of the conversation"
             )
         recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
         return Job(

@@ -92,6 +92,20 @@ class Options:
 Load = Callable[[Store], Runtime]
 
 
+def key_of(file: Path | None) -> str | None:
+    """The key of /v1, from a file or the environment, and not handed on to other programs.
+
+    It is never taken from a command line, which every user of the machine can read.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    from_environment = os.environ.pop(KEY_VARIABLE, None)
+    if file is not None:
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    return from_environment or None
+
+
 def run(home: Home, options: Options, load: Load) -> int:
     """Be the host of a home until it ends; returns the exit code. Failures to start are said in one line."""
     try:
