@@ -236,8 +236,7 @@ class GrammarBuilder:
         return schema
 
     def _object(self, schema: dict[str, Any]) -> str:
-        properties = schema.get("properties") or {}
-        required = schema.get("required") or []
+        properties, required = schema.get("properties", {}), schema.get("required", [])
         if (
             not isinstance(properties, dict)
             or not isinstance(required, list)
