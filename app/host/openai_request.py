@@ -18,7 +18,7 @@ from app.host.requests import FieldError, Limits, checked_text, flag, limits, ma
 from app.model.renderer import Turn
 from store.types import Role
 
-ROLES = {
+_ROLES = {
     "system": Role.SYSTEM,
     "developer": Role.SYSTEM,
     "user": Role.USER,
@@ -28,7 +28,7 @@ ROLES = {
 MAX_STOPS = 16
 MAX_LIKELIEST = 20
 # Each changes what a reply means, and none is supported: the value that asks for nothing passes.
-NEUTRAL: dict[str, tuple[object, ...]] = {
+_NEUTRAL: dict[str, tuple[object, ...]] = {
     "n": (1,),
     "logit_bias": ({},),
     "functions": ([],),
@@ -76,7 +76,7 @@ def call_of(fields: Mapping[str, Any]) -> Call:
     Raises:
         FieldError: with the name of the field that cannot be used.
     """
-    for name, neutral in NEUTRAL.items():
+    for name, neutral in _NEUTRAL.items():
         value = fields.get(name)
         if value is not None and value not in neutral:
             raise FieldError(name, f"{name} is not supported here: leave it out")
@@ -127,9 +127,9 @@ def transcript(messages: object) -> Transcript:
         where = f"messages[{index}]"
         if not isinstance(entry, dict):
             raise FieldError(where, f"{where} must be an object")
-        role = ROLES.get(str(entry.get("role")))
+        role = _ROLES.get(str(entry.get("role")))
         if role is None:
-            raise FieldError(f"{where}.role", f"{where}.role must be one of {', '.join(ROLES)}")
+            raise FieldError(f"{where}.role", f"{where}.role must be one of {', '.join(_ROLES)}")
         content, calls = _message(where, role, entry)
         if role is Role.SYSTEM:
             system.append(content)

@@ -12,7 +12,7 @@ from typing import Any
 
 from app import __version__
 from app.host.jobs import DEFAULT_MAX_TOKENS, Sampling
-from app.host.openai_request import MAX_LIKELIEST, MAX_STOPS, ROLES
+from app.host.openai_request import MAX_LIKELIEST, MAX_STOPS
 
 Schema = dict[str, Any]
 
@@ -141,15 +141,7 @@ def _schemas() -> Schema:
         "ModelList": _object(
             {"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Model")}}, ["object", "data"]
         ),
-        "Feedback": _object(
-            {
-                "message": {"type": "string", "minLength": 1, "description": "`mynah.message` of a completion."},
-                "kind": {"enum": ["thumb", "correction"]},
-                "value": {"enum": [1, -1, 0, None], "description": "For a thumb; 0 takes it back."},
-                "text": {**_nullable("string"), "description": "For a correction: what it should have been."},
-            },
-            ["message", "kind"],
-        ),
+        "Feedback": _feedback(),
         "FeedbackAnswer": _object(
             {"signal": _STRING, "message": _STRING, "fate": _nullable("string")}, ["signal", "message", "fate"]
         ),
@@ -219,16 +211,41 @@ def _message() -> Schema:
             _object({"type": {"const": "refusal"}, "refusal": _STRING}, ["type", "refusal"]),
         ]
     }
-    content = {"anyOf": [{"type": "string"}, {"type": "array", "items": part}, {"type": "null"}]}
-    return _object(
+    text = {"anyOf": [{"type": "string"}, {"type": "array", "items": part}]}
+    calls = _null_or({"type": "array", "items": _ref("ToolCall")})
+    return {
+        "oneOf": [
+            _object({"role": {"enum": ["system", "developer"]}, "content": _null_or(text)}, ["role"]),
+            _object({"role": {"const": "user"}, "content": text}, ["role", "content"]),
+            _object({"role": {"const": "assistant"}, "content": _null_or(text), "tool_calls": calls}, ["role"]),
+            _object(
+                {"role": {"const": "tool"}, "content": text, "tool_call_id": _nullable("string")},
+                ["role", "content"],
+            ),
+        ]
+    }
+
+
+def _feedback() -> Schema:
+    message = {"type": "string", "minLength": 1, "description": "`mynah.message` of a completion."}
+    thumb = _object(
         {
-            "role": {"enum": list(ROLES)},
-            "content": content,
-            "tool_calls": _null_or({"type": "array", "items": _ref("ToolCall")}),
-            "tool_call_id": _nullable("string"),
+            "message": message,
+            "kind": {"const": "thumb"},
+            "value": {"enum": [1, -1, 0], "description": "0 takes a rating back."},
+            "text": {**_nullable("string"), "description": "What was wrong or right with it."},
         },
-        ["role"],
+        ["message", "kind", "value"],
     )
+    correction = _object(
+        {
+            "message": message,
+            "kind": {"const": "correction"},
+            "text": {"type": "string", "pattern": r"[^\s]", "description": "What the reply should have been."},
+        },
+        ["message", "kind", "text"],
+    )
+    return {"oneOf": [thumb, correction]}
 
 
 def _tool() -> Schema:
