@@ -24,6 +24,9 @@ from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role
 
 TITLE_LENGTH = 60
 
+PROGRAM = "api"
+"""The source of conversations that programs have over the endpoint."""
+
 ASIDE = "aside"
 """The source of conversations that a program kept out of learning: no other transcript is matched to them."""
 

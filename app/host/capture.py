@@ -30,7 +30,6 @@ from store.db import Store
 from store.errors import UsageError
 from store.types import Consent, MessageStatus, Role
 
-API_SOURCE = "api"
 _THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 
 
@@ -60,7 +59,7 @@ class Question:
     conversation: str | None = None
     parent: str | None = None
     new: list[Turn] = field(default_factory=list)
-    source: str = API_SOURCE
+    source: str = conversations.PROGRAM
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 `name` is whatever serves at the moment, so that a client that is set up once gets better with its owner. The
 others stay what they are: `name@base` is the model without anything learned, `name@` and an adapter's id is that
-adapter, live or not (`name@v3` means the same and is shorter to type). A name that is none of these is not
-answered by another model: whoever compares two versions must be able to rely on it.
+adapter, live or not (`name@v3` means the same and is shorter to type). `mynah` may stand for the name, so that a
+program's settings outlive a change of model. What is none of these is not answered by another model: whoever
+compares two versions must be able to rely on it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from store.errors import NotFound
 from store.types import AdapterState
 
 _BASE = "base"
+_ALIAS = "mynah"
 _USABLE = (AdapterState.ACTIVE, AdapterState.RETIRED)
 
 
@@ -59,13 +61,14 @@ def find(store: Store, info: ModelInfo, name: str | None) -> Served:
     Raises:
         UnknownModel: nothing.
     """
-    if name is None or name == info.name:
+    if name in (None, info.name, _ALIAS):
         return Served(info.name, Serve.ACTIVE)
-    prefix, _, which = name.rpartition("@")
-    for served in all_of(store, info)[1:]:
-        version = None if served.adapter is None else f"v{served.adapter.version}"
-        if name == served.name or (prefix == info.name and which == version):
-            return served
+    prefix, _, which = str(name).rpartition("@")
+    if prefix in (info.name, _ALIAS):
+        for served in all_of(store, info)[1:]:
+            version = None if served.adapter is None else f"v{served.adapter.version}"
+            if which in (version, served.name.rpartition("@")[2]):
+                return served
     raise UnknownModel(f"there is no model called {name!r} here: ask /v1/models for the names")
 
 
