@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--load-error")
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--batch-seconds", type=float, default=0.0)
+    parser.add_argument("--token-seconds", type=float, default=0.0)
     parser.add_argument("--learner", nargs="*", default=[sys.executable, "-c", ""])
     parser.add_argument("--foreground", action="store_true")
     parser.add_argument("--key")
@@ -32,7 +33,7 @@ def main() -> int:
         time.sleep(given.load_seconds)
         if given.load_error:
             raise ModelFileError(given.load_error)
-        return ScriptedRuntime(given.context, batch_seconds=given.batch_seconds)
+        return ScriptedRuntime(given.context, given.token_seconds, given.batch_seconds)
 
     mode = Mode.FOREGROUND if given.foreground else Mode.DETACHED
     sse.PING_SECONDS = given.ping_seconds
