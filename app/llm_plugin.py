@@ -33,8 +33,12 @@ class Chat(llm.Model):
     class Options(llm.Options):
         """What a prompt may set; the rest is as in the chat."""
 
-        temperature: float | None = Field(default=None, ge=0, le=2, description="0 is always the same answer.")
-        top_p: float | None = Field(default=None, ge=0, le=1, description="Share of likeliest tokens to draw from.")
+        temperature: float | None = Field(
+            default=None, ge=0, le=2, description="0 is always the same answer."
+        )
+        top_p: float | None = Field(
+            default=None, ge=0, le=1, description="Share of likeliest tokens to draw from."
+        )
         max_tokens: int | None = Field(default=None, ge=1, description="Longest reply, in tokens.")
         seed: int | None = Field(default=None, description="The same seed and prompt give the same answer.")
         learn: bool = Field(default=True, description="False: keep this apart, and never learn from it.")
@@ -42,9 +46,7 @@ class Chat(llm.Model):
     def __init__(self, model_id: str) -> None:
         self.model_id = model_id
 
-    def execute(
-        self, prompt: Any, stream: bool, response: Any, conversation: Any
-    ) -> Iterator[str]:
+    def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any) -> Iterator[str]:
         """The reply in pieces, or whole."""
         options = prompt.options
         body = {
@@ -137,7 +139,9 @@ def _feedback() -> None:
     """Teach Mynah: rate or correct the reply it gave last."""
 
 
-_message_option = click.option("--message", help="The reply's id (default: the last that a program was given).")
+_message_option = click.option(
+    "--message", help="The reply's id (default: the last that a program was given)."
+)
 
 
 @_feedback.command()

@@ -397,7 +397,7 @@ def by_path(store: Store, digest: str) -> Message | None:
 
 
 def all_by_path(store: Store, digest: str, *, asides: bool = False) -> list[Message]:
-    """The finished messages whose whole path has this hash, newest first: of all conversations but asides, or of those."""
+    """The finished messages whose whole path has this hash, newest first; in asides alone, or in all but asides."""
     rows = store.conn.execute(
         f"SELECT {_COLUMNS} FROM messages WHERE path_hash = ? AND (? = (SELECT source = ? FROM conversations "
         "WHERE conversations.id = messages.conversation)) ORDER BY messages.rowid DESC LIMIT ?",

@@ -1,4 +1,4 @@
-"""A scripted host for a whole test module, and requests to its endpoint as bare HTTP and through the official client."""
+"""A scripted host for a whole test module, and requests to its endpoint: bare HTTP, and the official client."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one t
 0.05 s each), ``hang N`` (the same, 1 s each), ``fail N`` (a fault after N tokens), ``memory N`` (the same, out of
 memory), ``bytes TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces),
 ``version`` (what is attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to),
-``system`` (its system prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
-``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
-conversations shows.
+``system`` (its system prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other
+message is answered with ``You said: …``. It reads the question out of the tokens of the sequence it was given, so
+a cache that mixes up conversations shows.
 
 To start a host on it for the commands of a test: ``with scripted_host(home): …``.
 """

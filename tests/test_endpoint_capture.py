@@ -11,7 +11,18 @@ from app.host.client import HostClient
 from store import conversations, signals, units
 from store.db import Store
 from store.types import Consent, SignalKind, UnitState
-from tests.endpoint_helpers import chat, chat_body, module_host, mynah, openai_client, raw, said, say, text_of, user
+from tests.endpoint_helpers import (
+    chat,
+    chat_body,
+    module_host,
+    mynah,
+    openai_client,
+    raw,
+    said,
+    say,
+    text_of,
+    user,
+)
 
 OFF = {"X-Mynah-Learn": "off"}
 
@@ -107,7 +118,9 @@ def test_off_in_the_middle_of_a_conversation_leaves_it_alone(client: openai.Open
     assert conversations.get(store, before.id) == before
     path = conversations.path(store, mynah(title)["message"])
     assert [row.text for row in path] == ["echo Title of this", "Title of this"]
-    assert len(conversations.tokens(store, mynah(title)["message"]).prompt) > 60, "the model saw the whole of it"
+    assert len(conversations.tokens(store, mynah(title)["message"]).prompt) > 60, (
+        "the model saw the whole of it"
+    )
     later = say(client, *talk, user("echo later"))
     assert mynah(later)["conversation"] == before.id
 
@@ -135,9 +148,10 @@ def test_the_header_is_on_or_off(host: HostClient) -> None:
 
 
 def test_feedback_takes_a_rating_back(client: openai.OpenAI, host: HostClient, store: Store) -> None:
-    message = mynah(say(client, user("echo rate me")))["message"]
-    for value in (1, 0):
-        body = {"message": message, "kind": "thumb", "value": value}
+    answer = say(client, user("echo rate me"))
+    message = mynah(answer)["message"]
+    for name, value in ((message, 1), (answer.id, 0)):
+        body = {"message": name, "kind": "thumb", "value": value}
         assert raw(host, "POST", "/v1/feedback", body)[0] == 200
     assert [signal.value for signal in signals.all_of(store, message)] == [1, 0]
     assert signals.all_of(store, message)[0].kind is SignalKind.THUMB

@@ -15,7 +15,18 @@ import pytest
 from app.host.client import HostClient
 from store import conversations
 from store.db import Store
-from tests.endpoint_helpers import chat, chat_body, module_host, mynah, openai_client, raw, say, text_of, url_of, user
+from tests.endpoint_helpers import (
+    chat,
+    chat_body,
+    module_host,
+    mynah,
+    openai_client,
+    raw,
+    say,
+    text_of,
+    url_of,
+    user,
+)
 from tests.host_helpers import live_adapter
 from tests.scripted import BROKEN, MODEL
 
@@ -102,7 +113,9 @@ def test_json_parsed_by_the_official_client(host: HostClient) -> None:
 
     with openai_client(host) as client:
         answer = client.chat.completions.parse(
-            model=MODEL, messages=[{"role": "user", "content": 'raw {"name": "blue"}'}], response_format=Colour
+            model=MODEL,
+            messages=[{"role": "user", "content": 'raw {"name": "blue"}'}],
+            response_format=Colour,
         )
     assert answer.choices[0].message.parsed == Colour(name="blue")
 
@@ -114,8 +127,13 @@ def test_versions_by_name(host: HostClient) -> None:
     with openai_client(host) as client:
         listed = {model.id: mynah(model) for model in client.models.list()}
         assert list(listed) == [MODEL, f"{MODEL}@base", f"{MODEL}@{new}", f"{MODEL}@{old}"]
-        assert [each["version"] for each in listed.values()] == [2, None, 2, 1]
-        wanted = {MODEL: f"{new}*1", f"{MODEL}@base": "base", f"{MODEL}@{old}": f"{old}*1", f"{MODEL}@v1": f"{old}*1"}
+        assert [str(each["version"]) for each in listed.values()] == ["2", "None", "2", "1"]
+        wanted = {
+            MODEL: f"{new}*1",
+            f"{MODEL}@base": "base",
+            f"{MODEL}@{old}": f"{old}*1",
+            f"{MODEL}@v1": f"{old}*1",
+        }
         for name, attached in wanted.items():
             answer = say(client, user("version"), model=name)
             assert text_of(answer) == attached
@@ -128,7 +146,9 @@ def test_versions_by_name(host: HostClient) -> None:
             with pytest.raises(openai.NotFoundError):
                 say(client, user("version"), model=name)
         with Store.open(host.home) as store:
-            row = conversations.get_message(store, mynah(say(client, user("hi"), model=f"{MODEL}@{old}"))["message"])
+            row = conversations.get_message(
+                store, mynah(say(client, user("hi"), model=f"{MODEL}@{old}"))["message"]
+            )
         assert (row.adapter, row.scale) == (old, 1.0)
 
 
@@ -200,6 +220,18 @@ def test_llm_with_an_entry_for_an_openai_model(
         newest = conversations.list_(store, 1)[0]
         texts = [row.text for row in conversations.path(store, newest.head or "")]
     assert texts == ["echo first", "first", "echo second", "second"]
+
+
+def test_tokens_are_counted_before_they_are_sent(host: HostClient) -> None:
+    with Store.open(host.home) as store:
+        before = len(conversations.list_(store, 1000))
+        path = "/v1/chat/completions/input_tokens"
+        for fields in ({}, {"tools": [WEATHER]}):
+            counted = json.loads(raw(host, "POST", path, chat_body("echo hi", **fields))[1])["input_tokens"]
+            assert counted == chat(host, chat_body("echo hi", **fields))[1]["usage"]["prompt_tokens"]
+        status, text = raw(host, "POST", path, chat_body("x" * 9000))
+        assert (status, json.loads(text)["error"]["code"]) == (400, "context_length_exceeded")
+        assert len(conversations.list_(store, 1000)) == before + 2
 
 
 def test_what_an_editor_plugin_sends(host: HostClient) -> None:

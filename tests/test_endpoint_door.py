@@ -30,7 +30,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostClient]:
 
 
 def test_a_key_that_is_set_is_needed(host: HostClient) -> None:
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer "}, {"X-Api-Key": KEY[:-1]}):
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer "},
+        {"X-Api-Key": KEY[:-1]},
+    ):
         status, text = raw(host, "GET", "/v1/models", **headers)
         assert (status, json.loads(text)["error"]["code"]) == (401, "invalid_api_key"), headers
     for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-Api-Key": KEY}):
@@ -74,7 +79,9 @@ def test_a_browser_asks_before_it_sends(host: HostClient) -> None:
     assert not any(name.startswith("access-control") for name in headers)
 
 
-@pytest.mark.parametrize("origin", ["https://evil.test", "null", "app://other", "http://localhost.evil.test", "file://"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.test", "null", "app://other", "http://localhost.evil.test", "file://"]
+)
 def test_other_pages_are_refused(host: HostClient, origin: str) -> None:
     bearer = f"Bearer {KEY}"
     status, _, headers = answered(
@@ -97,7 +104,9 @@ def test_our_own_calls_are_for_no_page(host: HostClient) -> None:
     assert "access-control-allow-origin" not in headers
 
 
-@pytest.mark.parametrize("name", ["evil.test", "localhost.evil.test", "127.0.0.1.evil.test:80", "", "[::2]", "\\"])
+@pytest.mark.parametrize(
+    "name", ["evil.test", "localhost.evil.test", "127.0.0.1.evil.test:80", "", "[::2]", "\\"]
+)
 def test_other_names_are_refused(host: HostClient, name: str) -> None:
     bearer = f"Bearer {KEY}"
     status, text = raw(host, "GET", "/v1/models", Authorization=bearer, Host=name)
@@ -107,7 +116,10 @@ def test_other_names_are_refused(host: HostClient, name: str) -> None:
 def test_beyond_this_machine_the_host_name_is_free_and_the_key_is_not() -> None:
     assert not Access("0.0.0.0", KEY).local
     assert Access("::1").local
-    assert [is_loopback(name) for name in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "::", "192.168.1.2", "host")] == [
+    assert [
+        is_loopback(name)
+        for name in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "::", "192.168.1.2", "host")
+    ] == [
         *(True, True, True),
         *(False, False, False, False),
     ]

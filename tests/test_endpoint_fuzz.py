@@ -34,24 +34,39 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostClient]:
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.integers() | st.floats() | st.text(max_size=8) | st.just("\ud800"),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.just("\ud800"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
 SCHEMAS = st.recursive(
-    st.sampled_from([{"type": "string"}, {"type": "integer", "minimum": 0}, {"enum": [1, "a"]}, {"$ref": "#"}, True]),
+    st.sampled_from(
+        [{"type": "string"}, {"type": "integer", "minimum": 0}, {"enum": [1, "a"]}, {"$ref": "#"}, True]
+    ),
     lambda inner: st.one_of(
         st.builds(lambda items: {"type": "array", "items": items}, inner),
-        st.builds(lambda each: {"type": "object", "properties": each}, st.dictionaries(st.text(max_size=4), inner)),
+        st.builds(
+            lambda each: {"type": "object", "properties": each}, st.dictionaries(st.text(max_size=4), inner)
+        ),
         st.builds(lambda each: {"anyOf": each}, st.lists(inner, max_size=3)),
     ),
     max_leaves=5,
 )
-CONTENT = st.sampled_from(["echo hi", "count 3", "", "fine", None]) | st.just([{"type": "text", "text": "echo a"}])
+CONTENT = st.sampled_from(["echo hi", "count 3", "", "fine", None]) | st.just(
+    [{"type": "text", "text": "echo a"}]
+)
 CALLS = st.just([{"id": "call_m1_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}])
 MESSAGES = st.lists(
     st.fixed_dictionaries(
-        {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool", "wizard"]), "content": CONTENT},
+        {
+            "role": st.sampled_from(["system", "developer", "user", "assistant", "tool", "wizard"]),
+            "content": CONTENT,
+        },
         optional={"tool_calls": CALLS | ANYTHING, "tool_call_id": st.just("call_m1_0"), "name": ANYTHING},
     ),
     max_size=4,
@@ -74,9 +89,12 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "logprobs": st.booleans() | st.none(),
     "top_logprobs": st.sampled_from([None, 0, 2, 21]),
     "tools": st.lists(TOOL, max_size=2) | st.none(),
-    "tool_choice": st.sampled_from(["none", "auto", "required", {"type": "function", "function": {"name": "f"}}]),
+    "tool_choice": st.sampled_from(
+        ["none", "auto", "required", {"type": "function", "function": {"name": "f"}}]
+    ),
     "response_format": st.builds(
-        lambda schema: {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, SCHEMAS | ANYTHING
+        lambda schema: {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+        SCHEMAS | ANYTHING,
     )
     | st.sampled_from([None, {"type": "text"}, {"type": "json_object"}]),
     "logit_bias": st.sampled_from([None, {}, {"1": 1}]),
@@ -111,13 +129,20 @@ def test_requests_for_chat(host: HostClient, body: dict[str, Any]) -> None:
 
 
 @SOME
-@given(st.dictionaries(st.sampled_from(["message", "kind", "value", "text"]), ANYTHING | st.sampled_from(["thumb", 1])))
+@given(
+    st.dictionaries(
+        st.sampled_from(["message", "kind", "value", "text"]), ANYTHING | st.sampled_from(["thumb", 1])
+    )
+)
 def test_requests_for_feedback(host: HostClient, body: dict[str, Any]) -> None:
     answer_of(host, "/v1/feedback", json.dumps(body).encode())
 
 
 @SOME
-@given(st.binary(max_size=40) | st.sampled_from([b"", b"null", b"[" * 5000, b'{"messages":', b"\xff", b"NaN", b'{"a":1}{']))
+@given(
+    st.binary(max_size=40)
+    | st.sampled_from([b"", b"null", b"[" * 5000, b'{"messages":', b"\xff", b"NaN", b'{"a":1}{'])
+)
 def test_bodies_that_are_no_requests(host: HostClient, data: bytes) -> None:
     assert answer_of(host, "/v1/chat/completions", data)[0] == 400
 
@@ -154,7 +179,8 @@ def validated(host: HostClient, case: Any, *unless: str) -> None:
 @given(st.data())
 def test_chat_is_as_described(host: HostClient, mode: GenerationMode, data: st.DataObject) -> None:
     # A schema cannot say that the last message must be somebody's who can be answered.
-    validated(host, data.draw(cases("/v1/chat/completions", "POST", mode)), "positive_data_acceptance")
+    for path in ("/v1/chat/completions", "/v1/chat/completions/input_tokens"):
+        validated(host, data.draw(cases(path, "POST", mode)), "positive_data_acceptance")
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))

@@ -1,4 +1,4 @@
-"""Tools, structured output and thoughts: what a request with them asks of the model, and how its text is taken apart."""
+"""Tools, structured output and thoughts: what they ask of a model, and how its text is taken apart."""
 
 from __future__ import annotations
 
@@ -127,7 +127,9 @@ def test_thoughts_are_apart_and_a_reply_is_never_empty(text: str, content: str, 
         assert (message["content"], message.get("reasoning_content")) == (content, thoughts)
 
 
-_FRAGMENTS = st.sampled_from(["<think>", "</think>", "<tool_call>", "</tool_call>", CALL, "{", '"', "}", " x ", "\n", "<"])
+_FRAGMENTS = st.sampled_from(
+    ["<think>", "</think>", "<tool_call>", "</tool_call>", CALL, "{", '"', "}", " x ", "\n", "<"]
+)
 
 
 @given(st.lists(_FRAGMENTS, max_size=8).map("".join), st.data())
@@ -172,7 +174,10 @@ def test_a_call_and_its_result(client: openai.OpenAI, host: HostClient) -> None:
     assert mynah(second)["conversation"] == mynah(first)["conversation"]
     with Store.open(host.home) as store:
         path = conversations.path(store, mynah(second)["message"])
-    assert [(message.role.value, message.text) for message in path][1:3] == [("assistant", CALL), ("tool", "rain")]
+    assert [(message.role.value, message.text) for message in path][1:3] == [
+        ("assistant", CALL),
+        ("tool", "rain"),
+    ]
     assert path[1].id == mynah(first)["message"]
 
 
@@ -214,9 +219,7 @@ def test_a_demanded_call_is_a_grammar(client: openai.OpenAI, choice: Any) -> Non
 
 
 def test_json_is_a_grammar(client: openai.OpenAI) -> None:
-    assert 'root ::= object' in text_of(
-        say(client, user("grammar"), response_format={"type": "json_object"})
-    )
+    assert "root ::= object" in text_of(say(client, user("grammar"), response_format={"type": "json_object"}))
     schema = {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}
     form = {"type": "json_schema", "json_schema": {"name": "c", "schema": schema, "strict": True}}
     grammar = text_of(say(client, user("grammar"), response_format=form))
@@ -241,7 +244,9 @@ def test_log_probabilities(client: openai.OpenAI, host: HostClient) -> None:
     assert [other.token for other in whole.content[0].top_logprobs] == ["a", "b"]
     events = streamed(host, chat_body("bytes é", logprobs=True))
     scores = [
-        score for event in events[:-1] for score in (event["choices"][0]["logprobs"] or {"content": []})["content"]
+        score
+        for event in events[:-1]
+        for score in (event["choices"][0]["logprobs"] or {"content": []})["content"]
     ]
     assert [score["bytes"] for score in scores] == [[0xC3], [0xA9]]
     assert "".join(event["choices"][0]["delta"].get("content", "") for event in events[:-1]) == "é"

@@ -67,8 +67,7 @@ def body_of(answer: bytes) -> str:
 def steady(text: str) -> str:
     """A transcript without what differs from run to run."""
     text = re.sub(r"\b[mc](?=[0-9a-z]*\d)[0-9a-z]{8,}", "ID", text)
-    text = re.sub(r'"created":\d+', '"created":0', text)
-    return text
+    return re.sub(r'"created":\d+', '"created":0', text)
 
 
 FRAME = (
@@ -152,7 +151,13 @@ def test_however_a_request_is_split(host: HostClient, data: st.DataObject) -> No
 
 def test_a_request_in_chunks(host: HostClient) -> None:
     data = json.dumps(chat_body("echo chunks")).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    lines = (
+        "POST /v1/chat/completions HTTP/1.1",
+        "Host: localhost",
+        "Transfer-Encoding: chunked",
+        "Connection: close",
+    )
+    head = "".join(f"{line}\r\n" for line in (*lines, "")).encode()
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (data[:20], data[20:])]
     assert b'"content":"chunks"' in exchange(host, head, *chunks, b"0\r\n\r\n")
 

@@ -216,7 +216,9 @@ def save(store: Store, question: Question) -> StoreRecorder:
 def shown(turns: Sequence[Turn]) -> list[Turn]:
     """Turns as a model reads them: what a tool found is told in the user's place, since templates know no other."""
     return [
-        Turn(Role.USER, f"<tool_response>\n{turn.content}\n</tool_response>") if turn.role is Role.TOOL else turn
+        Turn(Role.USER, f"<tool_response>\n{turn.content}\n</tool_response>")
+        if turn.role is Role.TOOL
+        else turn
         for turn in turns
     ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from app.host.jobs import Job, Priority, Recorder, Serve
 from app.host.requests import Limits
 from app.host.runtime import Runtime
 from app.host.supervisor import Supervisor
+from app.model.renderer import Fitted, Turn
 from store import ids
 from store.activity import Activity
 from store.db import Store
@@ -64,6 +65,21 @@ class Ask:
     likeliest: int | None = None
     stops: tuple[str, ...] = ()
     grammar: str | None = None
+
+
+def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Window) -> Fitted:
+    """The prompt of a conversation with room for a reply of ``reserve`` tokens.
+
+    Raises:
+        ContextOverflow: it does not fit, or not whole where that is wanted.
+    """
+    fitted = runtime.fit(turns, reserve)
+    if fitted.left_out and window is Window.REFUSE:
+        raise ContextOverflow(
+            f"the prompt is too long for the model's window of {runtime.info.context} tokens: "
+            "send less of the conversation"
+        )
+    return fitted
 
 
 class Host:
@@ -113,11 +129,7 @@ class Host:
         question = ask.read(store)
         context = self.runtime.info.context
         reserve = max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
-        fitted = self.runtime.fit(question.turns, reserve)
-        if fitted.left_out and ask.window is Window.REFUSE:
-            raise ContextOverflow(
-                f"the prompt is too long for the model's window of {context} tokens: send less of the conversation"
-            )
+        fitted = prompt_of(self.runtime, question.turns, reserve, ask.window)
         recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
         return Job(
             id=ids.new_id("j"),

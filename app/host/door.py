@@ -85,12 +85,9 @@ class Door:
         if self._access.local and not _names_this_machine(f"//{headers.get('host', '')}"):
             return _no(403, "this host answers to local names only", "forbidden_host")
         origin = headers.get("origin")
-        if origin is None:
-            # A page can fetch without naming itself, as an image; browsers say that much of it.
-            foreign = headers.get("sec-fetch-site") == "cross-site"
-        else:
-            foreign = not self._welcome(origin)
-        if foreign:
+        # A page can fetch without naming itself, as an image; browsers say that much of it.
+        hidden = origin is None and headers.get("sec-fetch-site") == "cross-site"
+        if hidden or (origin is not None and not self._welcome(origin)):
             return _no(403, "web pages of other origins may not use this host", "forbidden_origin")
         if origin is not None and method == "OPTIONS" and self._may_read(path, origin):
             return _preflight(headers)

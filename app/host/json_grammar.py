@@ -229,7 +229,9 @@ class GrammarBuilder:
         while isinstance(schema, dict) and isinstance(schema.get("$ref"), str) and seen < _MAX_DEPTH:
             found: Any = self._root
             for step in schema["$ref"].removeprefix("#").split("/")[1:]:
-                found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+                found = (
+                    found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+                )
             schema, seen = found, seen + 1
         if not isinstance(schema, dict) or "$ref" in schema:
             raise self._refusal("allOf must be a list of schemas")
@@ -250,7 +252,10 @@ class GrammarBuilder:
         if any(name not in properties for name in required):
             raise self._refusal("required names a property that properties does not have")
         pairs = [
-            (self.rule("pair", f"{self.literal(_json(name) + ': ')} {self._part('value', each)}"), name in required)
+            (
+                self.rule("pair", f"{self.literal(_json(name) + ': ')} {self._part('value', each)}"),
+                name in required,
+            )
             for name, each in properties.items()
         ]
         return f'"{{" {self._members(pairs)} "}}"'
@@ -278,7 +283,7 @@ class GrammarBuilder:
         most = self._count(schema, "maxItems", None)
         first = [self._part("item", each) for each in _list(schema.get("prefixItems"))]
         if first:
-            if most is not None and most < len(first) or schema.get("items") not in (None, False):
+            if (most is not None and most < len(first)) or schema.get("items") not in (None, False):
                 raise self._refusal("prefixItems with further items cannot be kept to here")
             return '"[" ' + ' ", " '.join(first) + ' "]"'
         items = schema.get("items")
@@ -310,7 +315,12 @@ class GrammarBuilder:
             raise self._refusal("exclusive bounds cannot be kept to here: use minimum and maximum")
         if low is None and high is None:
             return self.basic(kind)
-        if kind == "integer" and isinstance(low, int) and isinstance(high, int) and 0 <= high - low < _MAX_RANGE:
+        if (
+            kind == "integer"
+            and isinstance(low, int)
+            and isinstance(high, int)
+            and 0 <= high - low < _MAX_RANGE
+        ):
             return " | ".join(self.literal(str(value)) for value in range(low, high + 1))
         if high is None and low in (0, 1):
             if kind == "integer":

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from app.host import model_names, sse
 from app.host import openai_wire as wire
 from app.host.capture import Learn, Question, match
-from app.host.core import Ask, Host, Window
+from app.host.core import Ask, Host, Window, prompt_of
 from app.host.door import body_of, status_of
 from app.host.events import Done, Failed, Queued, Scored, Started, Token, TurnEvent, failure_of
 from app.host.jobs import Job, Priority
@@ -30,6 +30,7 @@ from app.host.openapi import description
 from app.host.reply_parts import ReplyParts
 from app.host.requests import FieldError, number, text
 from app.host.sse import EventChannel, EventResponse, hung_up
+from app.model.renderer import Turn
 from store import settings, signals, units
 from store.db import Store
 from store.errors import MynahError, UsageError
@@ -44,6 +45,7 @@ _STATUS = {
     ErrorClass.CANCELLED: (409, "invalid_request_error", "cancelled"),
 }
 _OWN_FAULT = (500, "server_error", None)
+_COMPLETION = "chatcmpl-"
 LEARN_HEADER = "x-mynah-learn"
 MAX_WAITING = 64
 """Replies that wait for the model; more would wait for minutes, and their clients have given up by then."""
@@ -70,7 +72,7 @@ class _Reply:
         message = (None if started is None else started.message) or self.job.id
         conversation = self.job.recorder.conversation
         return wire.Head(
-            id=f"chatcmpl-{message}",
+            id=f"{_COMPLETION}{message}",
             created=int(time.time()),
             model=self.served.name,
             fingerprint=f"mynah-{self.host.runtime.info.base_hash[:8]}-{adapter or 'base'}",
@@ -134,8 +136,11 @@ async def _chat(host: Host, request: Request) -> Response:
 
 
 def _question(store: Store, call: Call, learn: Learn) -> Question:
-    turns = call.for_model(str(settings.get(store, settings.SYSTEM_PROMPT)))
-    return replace(match(store, call.transcript, learn), turns=turns)
+    return replace(match(store, call.transcript, learn), turns=_turns(store, call))
+
+
+def _turns(store: Store, call: Call) -> list[Turn]:
+    return call.for_model(str(settings.get(store, settings.SYSTEM_PROMPT)))
 
 
 def _learn(request: Request) -> Learn:
@@ -209,6 +214,16 @@ async def _chain(
         yield event
 
 
+async def _count(host: Host, request: Request) -> Response:
+    """How many tokens a request's prompt has, its system prompt and tools included; nothing is kept."""
+    call = call_of(await body_of(request))
+    await host.in_store(lambda store: model_names.find(store, host.runtime.info, call.model))
+    tokens = await host.in_store(
+        lambda store: prompt_of(host.runtime, _turns(store, call), 1, Window.REFUSE).tokens
+    )
+    return JSONResponse({"object": "response.input_tokens", "input_tokens": len(tokens)})
+
+
 async def _models(host: Host, _request: Request) -> Response:
     served = await host.in_store(lambda store: model_names.all_of(store, host.runtime.info))
     return JSONResponse({"object": "list", "data": [each.as_json(host.started_at) for each in served]})
@@ -226,7 +241,9 @@ async def _openapi(_host: Host, _request: Request) -> Response:
 
 async def _feedback(host: Host, request: Request) -> Response:
     fields = await body_of(request)
-    message, kind = text(fields, "message"), text(fields, "kind")
+    kind = text(fields, "kind")
+    # The id of the completion will do: clients have that without knowing of us.
+    message = (text(fields, "message") or "").removeprefix(_COMPLETION)
     if not message:
         raise FieldError("message", "message must be the id of a reply")
     value, words = number(fields, "value", None), text(fields, "text")
@@ -270,6 +287,7 @@ def _json(content: dict[str, Any]) -> str:
 
 ROUTES: list[tuple[str, str, Handler]] = [
     ("POST", "/v1/chat/completions", _chat),
+    ("POST", "/v1/chat/completions/input_tokens", _count),
     ("GET", "/v1/models", _models),
     ("GET", "/v1/models/{name:path}", _model),
     ("POST", "/v1/feedback", _feedback),

@@ -66,7 +66,11 @@ class Call:
             return turns
         if turns[0].role is Role.SYSTEM:
             system_prompt, turns = turns[0].content, turns[1:]
-        told = f"{system_prompt}\n\n{self.toolbox.instructions()}" if system_prompt else self.toolbox.instructions()
+        told = (
+            f"{system_prompt}\n\n{self.toolbox.instructions()}"
+            if system_prompt
+            else self.toolbox.instructions()
+        )
         return [Turn(Role.SYSTEM, told), *turns]
 
 
@@ -107,7 +111,8 @@ def _grammar(fields: Mapping[str, Any], toolbox: tools.Toolbox | None) -> str | 
         checked_text("tools", toolbox.instructions())
         if form is not None and call is None:
             raise FieldError(
-                "response_format", "response_format and tools that the model may choose cannot both be kept to"
+                "response_format",
+                "response_format and tools that the model may choose cannot both be kept to",
             )
     return form if call is None else call
 
@@ -152,9 +157,7 @@ def _message(where: str, role: Role, entry: Mapping[str, Any]) -> tuple[str, Seq
     given = entry.get("content")
     if given is None and role in (Role.USER, Role.TOOL):
         raise FieldError(f"{where}.content", f"{where}.content is missing: there is nothing to answer")
-    calls = (
-        tools.calls_of(f"{where}.tool_calls", entry.get("tool_calls")) if role is Role.ASSISTANT else ()
-    )
+    calls = tools.calls_of(f"{where}.tool_calls", entry.get("tool_calls")) if role is Role.ASSISTANT else ()
     return _content(f"{where}.content", given), calls
 
 

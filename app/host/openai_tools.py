@@ -200,7 +200,10 @@ def calls_of(where: str, entry: object) -> tuple[Call, ...]:
 def written(content: str, calls: Sequence[Call]) -> str:
     """A message with calls as the text a model writes."""
     return "\n".join(
-        [*([content] if content.strip() else []), *(checked_text("tool_calls", _written(call)) for call in calls)]
+        [
+            *([content] if content.strip() else []),
+            *(checked_text("tool_calls", _written(call)) for call in calls),
+        ]
     )
 
 
@@ -209,7 +212,9 @@ def _written(call: Call) -> str:
         arguments = json.dumps(json.loads(call.arguments), ensure_ascii=False)
     except (ValueError, RecursionError):
         arguments = call.arguments
-    return f'{OPEN}\n{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {arguments}}}\n{CLOSE}'
+    return (
+        f'{OPEN}\n{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {arguments}}}\n{CLOSE}'
+    )
 
 
 def call_id(message: str, index: int) -> str:

@@ -79,9 +79,7 @@ def delta(head: Head, part: Part) -> dict[str, Any]:
     return {"tool_calls": [{"index": part.index, "function": {"arguments": part.text}}]}
 
 
-def completion(
-    head: Head, done: Done, spoken: Spoken, scored: Sequence[Scored] | None
-) -> dict[str, Any]:
+def completion(head: Head, done: Done, spoken: Spoken, scored: Sequence[Scored] | None) -> dict[str, Any]:
     """A whole reply. ``scored`` None: no log-probabilities were asked for."""
     choice = {
         "index": 0,

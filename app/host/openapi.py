@@ -64,7 +64,17 @@ def _paths() -> Schema:
                 stream=True,
             )
         },
-        "/v1/models": {"get": _operation("listModels", "The names that can be asked for.", _ref("ModelList"))},
+        "/v1/chat/completions/input_tokens": {
+            "post": _operation(
+                "countTokens",
+                "How many tokens the prompt of a request has. Nothing is kept.",
+                _object({"object": _STRING, "input_tokens": {"type": "integer"}}, ["input_tokens"]),
+                body=_ref("ChatRequest"),
+            )
+        },
+        "/v1/models": {
+            "get": _operation("listModels", "The names that can be asked for.", _ref("ModelList"))
+        },
         "/v1/models/{name}": {
             "get": _operation("retrieveModel", "One name.", _ref("Model"), parameters=[_NAME])
         },
@@ -139,11 +149,13 @@ def _schemas() -> Schema:
             ["id", "object", "created", "owned_by"],
         ),
         "ModelList": _object(
-            {"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Model")}}, ["object", "data"]
+            {"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Model")}},
+            ["object", "data"],
         ),
         "Feedback": _feedback(),
         "FeedbackAnswer": _object(
-            {"signal": _STRING, "message": _STRING, "fate": _nullable("string")}, ["signal", "message", "fate"]
+            {"signal": _STRING, "message": _STRING, "fate": _nullable("string")},
+            ["signal", "message", "fate"],
         ),
         "Health": _object({"status": {"enum": ["ok", "ending"]}}, ["status"]),
         "Error": _error(),
@@ -217,7 +229,9 @@ def _message() -> Schema:
         "oneOf": [
             _object({"role": {"enum": ["system", "developer"]}, "content": _null_or(text)}, ["role"]),
             _object({"role": {"const": "user"}, "content": text}, ["role", "content"]),
-            _object({"role": {"const": "assistant"}, "content": _null_or(text), "tool_calls": calls}, ["role"]),
+            _object(
+                {"role": {"const": "assistant"}, "content": _null_or(text), "tool_calls": calls}, ["role"]
+            ),
             _object(
                 {"role": {"const": "tool"}, "content": text, "tool_call_id": _nullable("string")},
                 ["role", "content"],
@@ -227,7 +241,11 @@ def _message() -> Schema:
 
 
 def _feedback() -> Schema:
-    message = {"type": "string", "minLength": 1, "description": "`mynah.message` of a completion."}
+    message = {
+        "type": "string",
+        "minLength": 1,
+        "description": "The id of a completion, or its `mynah.message`.",
+    }
     thumb = _object(
         {
             "message": message,
@@ -241,7 +259,11 @@ def _feedback() -> Schema:
         {
             "message": message,
             "kind": {"const": "correction"},
-            "text": {"type": "string", "pattern": r"[^\s]", "description": "What the reply should have been."},
+            "text": {
+                "type": "string",
+                "pattern": r"[^\s]",
+                "description": "What the reply should have been.",
+            },
         },
         ["message", "kind", "text"],
     )

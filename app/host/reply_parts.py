@@ -214,4 +214,3 @@ class ReplyParts:
 def _begun(text: str, tag: str) -> int:
     """How many characters at the end of a text may be the beginning of a tag."""
     return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)
-

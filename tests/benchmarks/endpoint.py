@@ -54,7 +54,9 @@ class Client:
 
     def stream(self, body: dict[str, Any]) -> tuple[float, str]:
         """Tokens per second between the first and the last piece, and the message's id."""
-        self._connection.request("POST", "/v1/chat/completions", json.dumps({**body, "stream": True}).encode())
+        self._connection.request(
+            "POST", "/v1/chat/completions", json.dumps({**body, "stream": True}).encode()
+        )
         times, message = [], ""
         for line in self._connection.getresponse():
             if b'"content":"' in line and b'"role"' not in line:
@@ -142,7 +144,10 @@ def main() -> None:
     given = parser.parse_args()
     result: dict[str, Any] = {}
     if given.real:
-        question = {"messages": [{"role": "user", "content": "Tell a long story about a bird."}], "temperature": 0}
+        question = {
+            "messages": [{"role": "user", "content": "Tell a long story about a bird."}],
+            "temperature": 0,
+        }
         with serving(True) as client:
             result["request"] = overhead(client, {**question, "max_tokens": 2}, given.requests // 4)
             result["stream"] = speed(client, {**question, "max_tokens": _TOKENS}, 5)
