@@ -141,6 +141,16 @@ def test_a_denied_conversation_stays_denied_when_it_goes_on(client: openai.OpenA
     assert conversations.get(store, mynah(second)["conversation"]).train is Consent.DENY
 
 
+def test_what_is_not_stored_leaves_nothing(client: openai.OpenAI, host: HostClient, store: Store) -> None:
+    before = len(conversations.list_(store, 1000))
+    answer = say(client, user("echo unwritten"), store=False)
+    assert text_of(answer) == "unwritten"
+    assert (mynah(answer)["message"], mynah(answer)["conversation"]) == (None, None)
+    assert len(conversations.list_(store, 1000)) == before
+    feedback = {"message": answer.id, "kind": "thumb", "value": 1}
+    assert raw(host, "POST", "/v1/feedback", feedback)[0] == 404
+
+
 def test_the_header_is_on_or_off(host: HostClient) -> None:
     status, answer = chat(host, chat_body(), X_Mynah_Learn="maybe")
     assert (status, answer["error"]["param"]) == (400, "X-Mynah-Learn")

@@ -17,8 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
+from app.host import openai_api
 from app.host.client import HostClient
 from app.host.openapi import description
+from tests.conftest import ROOT
 from tests.endpoint_helpers import module_host, raw
 from tests.scripted import MODEL
 
@@ -195,6 +197,16 @@ def test_feedback_is_as_described(host: HostClient, mode: GenerationMode, data: 
 @given(st.data())
 def test_the_rest_is_as_described(host: HostClient, path: str, data: st.DataObject) -> None:
     validated(host, data.draw(cases(path, "GET", GenerationMode.POSITIVE)))
+
+
+def test_every_path_is_described_and_documented() -> None:
+    described = {
+        (method.upper(), path) for path, methods in description()["paths"].items() for method in methods
+    }
+    served = {(method, path.replace(":path", "")) for method, path, _ in openai_api.ROUTES}
+    assert described == served - {("GET", "/openapi.json")} | {("GET", "/health")}
+    page = (ROOT / "docs" / "endpoint.md").read_text()
+    assert all(f"`{method} {path}`" in page for method, path in served)
 
 
 def test_the_description_is_published(host: HostClient) -> None:

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from app.host import model_names, sse
 from app.host import openai_wire as wire
 from app.host.capture import Learn, Question, match
-from app.host.core import Ask, Host, Window, prompt_of
+from app.host.core import Ask, Host, Keep, Window, prompt_of
 from app.host.door import body_of, status_of
 from app.host.events import Done, Failed, Queued, Scored, Started, Token, TurnEvent, failure_of
 from app.host.jobs import Job, Priority
@@ -69,15 +69,20 @@ class _Reply:
     def head(self, started: Started | None) -> wire.Head:
         """What all parts of the completion share; the version is known once the reply has started."""
         adapter = None if started is None else started.adapter
-        message = (None if started is None else started.message) or self.job.id
-        conversation = self.job.recorder.conversation
+        # A reply that is not kept has no message, and can be given no feedback.
+        message = self.job.id if started is None else started.message
+        handle = message or self.job.id
         return wire.Head(
-            id=f"{_COMPLETION}{message}",
+            id=f"{_COMPLETION}{handle}",
             created=int(time.time()),
             model=self.served.name,
             fingerprint=f"mynah-{self.host.runtime.info.base_hash[:8]}-{adapter or 'base'}",
-            message=message,
-            mynah={"message": message, "conversation": conversation, "adapter": adapter},
+            handle=handle,
+            mynah={
+                "message": message,
+                "conversation": self.job.recorder.conversation,
+                "adapter": adapter,
+            },
         )
 
 
@@ -118,6 +123,7 @@ async def _chat(host: Host, request: Request) -> Response:
         limits=call.limits,
         client=call.client or request.headers.get("authorization") or request.headers.get("user-agent", ""),
         priority=Priority.PROGRAM,
+        keep=Keep.RECORD if call.stored else Keep.INCOGNITO,
         window=Window.REFUSE,
         serve=served.serve,
         adapter=None if served.adapter is None else served.adapter.id,
@@ -136,7 +142,8 @@ async def _chat(host: Host, request: Request) -> Response:
 
 
 def _question(store: Store, call: Call, learn: Learn) -> Question:
-    return replace(match(store, call.transcript, learn), turns=_turns(store, call))
+    turns = _turns(store, call)
+    return replace(match(store, call.transcript, learn), turns=turns) if call.stored else Question(turns)
 
 
 def _turns(store: Store, call: Call) -> list[Turn]:

@@ -45,7 +45,8 @@ class Call:
     """One chat request. ``model`` None takes what is served; ``client`` tells callers apart for fairness.
 
     ``likeliest``: how many alternatives each token's log-probability comes with, None for no log-probabilities.
-    ``grammar``: what the reply has to follow, where JSON or a call is demanded.
+    ``grammar``: what the reply has to follow, where JSON or a call is demanded. ``stored`` is False where the
+    caller says ``"store": false``: then nothing of it is ever written.
     """
 
     model: str | None
@@ -58,6 +59,7 @@ class Call:
     toolbox: tools.Toolbox | None
     likeliest: int | None
     grammar: str | None
+    stored: bool = True
 
     def for_model(self, system_prompt: str) -> list[Turn]:
         """The conversation as the model reads it; ``system_prompt`` is for conversations without one."""
@@ -98,6 +100,7 @@ def call_of(fields: Mapping[str, Any]) -> Call:
         toolbox=toolbox,
         likeliest=_likeliest(fields),
         grammar=_grammar(fields, toolbox),
+        stored=fields.get("store") is None or flag(fields, "store"),
     )
 
 

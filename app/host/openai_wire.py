@@ -19,13 +19,16 @@ from store.types import FinishReason
 
 @dataclass(frozen=True)
 class Head:
-    """What all parts of one completion share. ``mynah``: message, conversation and adapter of the reply."""
+    """What all parts of one completion share. ``handle`` names the reply, also where it is not kept.
+
+    ``mynah``: message, conversation and adapter of the reply.
+    """
 
     id: str
     created: int
     model: str
     fingerprint: str
-    message: str
+    handle: str
     mynah: dict[str, str | None]
 
 
@@ -53,7 +56,7 @@ class Spoken:
     def message(self, head: Head) -> dict[str, Any]:
         """The message; its content is null where it only calls."""
         calls = [
-            Call(call_id(head.message, index), name, "".join(pieces)).as_json()
+            Call(call_id(head.handle, index), name, "".join(pieces)).as_json()
             for index, (name, pieces) in enumerate(zip(self.names, self.arguments, strict=True))
         ]
         content = "".join(self.said)
@@ -73,7 +76,7 @@ def delta(head: Head, part: Part) -> dict[str, Any]:
     if isinstance(part, Thought):
         return {"reasoning_content": part.text}
     if isinstance(part, Called):
-        call = Call(call_id(head.message, part.index), part.name, "")
+        call = Call(call_id(head.handle, part.index), part.name, "")
         return {"tool_calls": [{"index": part.index, **call.as_json()}]}
     assert isinstance(part, Arguments)
     return {"tool_calls": [{"index": part.index, "function": {"arguments": part.text}}]}

@@ -212,6 +212,7 @@ def _request_fields() -> Schema:
             ]
         },
         "parallel_tool_calls": _nullable("boolean"),
+        "store": {**_nullable("boolean"), "description": "False: nothing of it is ever written."},
         "user": {**_nullable("string"), "description": "Tells callers apart, so that each gets its turn."},
     }
 
@@ -325,7 +326,7 @@ def _completion() -> Schema:
             "timings": {"type": "object"},
             "mynah": _object(
                 {
-                    "message": _STRING,
+                    "message": _nullable("string"),
                     "conversation": _nullable("string"),
                     "adapter": _nullable("string"),
                 },
