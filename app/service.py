@@ -18,8 +18,9 @@ from typing import Any
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
-from store import adapters, conversations, ids, runs, search, settings, signals, units
+from store import adapters, consent, conversations, ids, runs, search, settings, signals, units
 from store.adapters import Adapter, Serving
+from store.consent import Change, Dials
 from store.conversations import Conversation, Message
 from store.db import Store
 from store.errors import AdapterFileError, HostUnavailable, Interrupted, LearnerError, UsageError
@@ -28,7 +29,7 @@ from store.reasons import Reason, hint_for
 from store.runs import Run
 from store.search import Hit
 from store.signals import Signal
-from store.types import Role, RunOutcome, RunState, SignalKind, Trigger, UnitState, UnitUse
+from store.types import Consent, Dial, Role, RunOutcome, RunState, SignalKind, Trigger, UnitState, UnitUse
 from store.units import Fate, Unit
 
 POLL_SECONDS = 0.1
@@ -179,6 +180,20 @@ class Service:
     def delete_conversation(self, conversation: str) -> None:
         """Delete a conversation that taught nothing."""
         conversations.delete(self.store, conversation)
+
+    def consent(self, conversation: str | None = None) -> Dials:
+        """What a conversation may be used for, by dial; without one, what new conversations may be used for."""
+        if conversation is None:
+            return consent.defaults(self.store)
+        return consent.of(self.store, conversation)
+
+    def set_consent(self, conversation: str, dial: Dial, value: Consent) -> Change:
+        """Turn one dial of a conversation; see `store.consent.set_`."""
+        return consent.set_(self.store, conversation, dial, value)
+
+    def set_default_consent(self, dial: Dial, value: Consent) -> Dials:
+        """Turn one dial for conversations that are yet to come."""
+        return consent.set_default(self.store, dial, value)
 
     def resolve(self, table: str, prefix: str) -> str:
         """The full id for an unambiguous prefix; see `store.ids.resolve`."""

@@ -11,10 +11,10 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import warnings
 from types import FrameType
 
+from store import discreet
 from store.errors import HomeLocked, MynahError
 from store.home import Home
 
@@ -25,9 +25,7 @@ def main() -> int:
     """Work until there is nothing to do; returns the exit code."""
     step_back()
     bound_threads()
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    discreet.set_up(logging.INFO, "%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.captureWarnings(capture=True)
     logging.getLogger("gguf").setLevel(logging.WARNING)
     warnings.simplefilter("once")

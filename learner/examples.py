@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.model.renderer import Renderer, Turn
-from store import conversations
+from store import consent, conversations
 from store.db import Store
 from store.errors import ContextOverflow
 from store.redaction import Redactor
 from store.redaction.training import redacted_turns
 from store.types import FinishReason, MessageStatus, Role, UnitKind
-from store.units import Unit
+from store.units import NO_CONSENT, Unit
 
 COPIED_WEIGHT = 0.1
 END_WEIGHT = 4.0
@@ -88,7 +88,9 @@ class Refusal:
 
 
 def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> Example | Refusal:
-    """The example of one unit, or why there is none."""
+    """The example of one unit, or why there is none: the owner may have turned a dial since it was rated."""
+    if not consent.may_train(store, unit.conversation):
+        return Refusal(unit, NO_CONSENT)
     reply = conversations.get_message(store, unit.message)
     text = redacted_turns(store, unit, redactor)
     turns = [Turn(turn.role, turn.text) for turn in text.turns]

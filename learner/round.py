@@ -30,7 +30,7 @@ from learner.demonstrations import Demonstrator
 from learner.examples import Example
 from learner.teacher import Teacher
 from learner.yielding import Yielding, decoder_layers
-from store import adapters, runs, settings, units
+from store import adapters, consent, runs, settings, units
 from store.adapters import Adapter
 from store.db import Store
 from store.redaction.training import redactor_of
@@ -260,7 +260,9 @@ class Round:
         report = verdict.as_dict()
         lost = self._taken_back(candidate)
         if lost:
-            report["summary"] = "kept back: a rating it learned from was taken back meanwhile"
+            report["summary"] = (
+                "kept back: a rating, or the consent to learn from it, was taken back meanwhile"
+            )
         elif verdict.passed:
             if adapters.publish(self._store, candidate.id, report):
                 return self._finish(RunOutcome.PROMOTED, adapters.get(self._store, candidate.id))
@@ -269,7 +271,11 @@ class Round:
         return self._finish(RunOutcome.REJECTED, adapters.get(self._store, candidate.id))
 
     def _taken_back(self, candidate: Adapter) -> bool:
-        return any(unit.state is UnitState.REFUSED for unit, _ in units.used_by(self._store, candidate.id))
+        """Whether the owner has since taken back a rating, or the consent to learn from its conversation."""
+        return any(
+            unit.state is UnitState.REFUSED or not consent.may_train(self._store, unit.conversation)
+            for unit, _ in units.used_by(self._store, candidate.id)
+        )
 
     def _published_before(self) -> Adapter | None:
         """The adapter an earlier attempt of this run made live before it could say so; others are closed."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from store import settings
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
@@ -118,13 +119,19 @@ def title_from(text: str) -> str:
 
 
 def create(store: Store, title: str, source: str) -> str:
-    """Start a conversation; returns its id. ``source`` is the client: chat, cli or api."""
+    """Start a conversation with the default dials; returns its id. ``source`` is the client: chat, cli or api."""
     conversation, moment = new_id("c"), now()
+    keep, memory, train = (
+        Consent(settings.get(store, key))
+        for key in (settings.KEEP_HISTORY, settings.FEED_MEMORY, settings.TRAIN)
+    )
+    if keep is Consent.DENY:
+        memory = train = Consent.DENY
     with store.write() as connection:
         connection.execute(
             "INSERT INTO conversations (id, title, created, updated, source, keep_history, feed_memory, train) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (conversation, title, moment, moment, source, Consent.ALLOW, Consent.ALLOW, Consent.ALLOW),
+            (conversation, title, moment, moment, source, keep, memory, train),
         )
     return conversation
 
@@ -330,10 +337,10 @@ def get(store: Store, conversation: str) -> Conversation:
 
 
 def list_(store: Store, limit: int = 200) -> list[Conversation]:
-    """The conversations, the last used first."""
+    """The conversations that are kept in history, the last used first."""
     rows = store.conn.execute(
         "SELECT *, (SELECT count(*) FROM messages WHERE conversation = conversations.id) AS messages "
-        "FROM conversations ORDER BY updated DESC, rowid DESC LIMIT ?",
+        "FROM conversations WHERE keep_history = 'allow' ORDER BY updated DESC, rowid DESC LIMIT ?",
         (limit,),
     )
     return [_conversation(row) for row in rows]
@@ -350,13 +357,6 @@ def rename(store: Store, conversation: str, title: str) -> None:
     get(store, conversation)
     with store.write() as connection:
         connection.execute("UPDATE conversations SET title = ? WHERE id = ?", (title.strip(), conversation))
-
-
-def set_training_consent(store: Store, conversation: str, consent: Consent) -> None:
-    """Turn the dial that says whether a conversation may be trained on."""
-    get(store, conversation)
-    with store.write() as connection:
-        connection.execute("UPDATE conversations SET train = ? WHERE id = ?", (consent, conversation))
 
 
 def delete(store: Store, conversation: str) -> None:

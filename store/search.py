@@ -45,7 +45,7 @@ def search(store: Store, query: str, limit: int = 50) -> list[Hit]:
     rows = store.conn.execute(
         "SELECT messages.id, messages.conversation, conversations.title, messages.role, messages.text, "
         "messages.created FROM messages JOIN conversations ON conversations.id = messages.conversation "
-        f"WHERE {condition} ORDER BY messages.rowid DESC LIMIT ?",
+        f"WHERE conversations.keep_history = 'allow' AND {condition} ORDER BY messages.rowid DESC LIMIT ?",
         (value, limit),
     )
     return [

@@ -18,6 +18,9 @@ PINNED: Final = "adapter.pinned"
 THREADS: Final = "host.threads"
 SYSTEM_PROMPT: Final = "chat.system_prompt"
 PRIVACY_WORDS: Final = "privacy.words"
+KEEP_HISTORY: Final = "consent.history"
+FEED_MEMORY: Final = "consent.memory"
+TRAIN: Final = "consent.train"
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
@@ -30,6 +33,9 @@ DEFAULTS: Final[dict[str, Any]] = {
     THREADS: None,
     SYSTEM_PROMPT: "You are a helpful AI assistant named Mynah.",
     PRIVACY_WORDS: [],
+    KEEP_HISTORY: "allow",
+    FEED_MEMORY: "allow",
+    TRAIN: "allow",
 }
 
 

@@ -55,6 +55,14 @@ class Consent(StrEnum):
     DENY = "deny"
 
 
+class Dial(StrEnum):
+    """What the owner decides of a conversation: kept in history, may feed memory, may be trained on."""
+
+    HISTORY = "history"
+    MEMORY = "memory"
+    TRAIN = "train"
+
+
 class SignalKind(StrEnum):
     """What happened to a reply after it was given."""
 

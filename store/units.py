@@ -33,6 +33,7 @@ from store.types import (
 
 TRUST: dict[SignalSource, float] = {SignalSource.USER: 1.0, SignalSource.RULE: 0.5, SignalSource.JUDGE: 0.3}
 TAKEN_BACK = "the rating was taken back"
+NO_CONSENT = "this conversation may not be trained on"
 HOLDS_KEY = "it contains what looks like a password or key"
 
 
@@ -174,6 +175,7 @@ def refresh(store: Store, message: str) -> Unit | None:
         unchanged = existing["content_hash"] == content and existing["reason"] not in (
             TAKEN_BACK,
             HOLDS_KEY,
+            NO_CONSENT,
         )
         state = (
             UnitState.REFUSED if refusal else UnitState(existing["state"]) if unchanged else UnitState.QUEUED
@@ -346,7 +348,7 @@ def mark_judged(store: Store, reply: str, verdict: str) -> None:
 
 def _refusal(store: Store, reply: conversations.Message, made: Draft, consent: Consent) -> str | None:
     if consent is Consent.DENY:
-        return "this conversation may not be trained on"
+        return NO_CONSENT
     if reply.status is MessageStatus.FAILED and made.kind is not UnitKind.CORRECTION:
         return "the reply was cut off by a fault of the program, not by the model"
     if not reply.text.strip() and made.kind is not UnitKind.CORRECTION:

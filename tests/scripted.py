@@ -3,11 +3,12 @@
 It is told what to do by the last message of the user, so one program serves every test and no test needs to
 configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one token each), ``slow N`` (the same,
 0.05 s each), ``hang N`` (the same, 1 s each), ``fail N`` (a fault after N tokens), ``memory N`` (the same, out of
-memory), ``bytes TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces),
-``version`` (what is attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to),
-``system`` (its system prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other
-message is answered with ``You said: …``. It reads the question out of the tokens of the sequence it was given, so
-a cache that mixes up conversations shows.
+memory), ``quote TEXT`` (a fault whose words are the question), ``unfit`` (the same, before it is queued), ``bytes
+TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces), ``version`` (what is
+attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to), ``system`` (its system
+prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
+``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
+conversations shows.
 
 To start a host on it for the commands of a test: ``with scripted_host(home): …``.
 """
@@ -99,6 +100,8 @@ class ScriptedRuntime:
         self.closed = False
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
+        if turns[-1].content.startswith("unfit"):
+            raise RuntimeError(f"cannot fit {turns[-1].content!r}")
         return self.renderer.fit(turns, self.info.context, reserve)
 
     def is_end(self, token: int) -> bool:
@@ -157,6 +160,8 @@ class ScriptedRuntime:
             yield from _words(rest)
         elif command == "bytes":
             yield from (bytes([byte]) for byte in rest.encode())
+        elif command == "quote":
+            raise RuntimeError(f"cannot answer {asked!r}")
         elif command == "spell":
             yield from (b"fine", b"<|im", b"_en", b"d|>", b"never")
         elif command == "version":

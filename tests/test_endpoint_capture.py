@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from app.host.client import HostClient
-from store import conversations, signals, units
+from store import consent, conversations, signals, units
 from store.db import Store
-from store.types import Consent, SignalKind, UnitState
+from store.types import Consent, Dial, SignalKind, UnitState
 from tests.endpoint_helpers import (
     chat,
     chat_body,
@@ -136,7 +136,7 @@ def test_what_continues_nothing_teaches_nothing_by_itself(client: openai.OpenAI,
 
 def test_a_denied_conversation_stays_denied_when_it_goes_on(client: openai.OpenAI, store: Store) -> None:
     first = say(client, user("echo private matter"))
-    conversations.set_training_consent(store, mynah(first)["conversation"], Consent.DENY)
+    consent.set_(store, mynah(first)["conversation"], Dial.TRAIN, Consent.DENY)
     second = say(client, user("echo private matter"), said("private matter"), user("echo and on"))
     assert conversations.get(store, mynah(second)["conversation"]).train is Consent.DENY
 

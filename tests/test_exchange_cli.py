@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from app.cli import output
-from store import conversations
+from store import consent
 from store.db import Store
 from store.home import Home
-from store.types import Consent
+from store.types import Consent, Dial
 from tests.cli_helpers import Mynah, runner, talk, teach
 from tests.exchange_helpers import written
 from tests.seed import say
@@ -51,7 +51,7 @@ class TestExport:
     def test_one_conversation_and_those_without_consent(self, mynah: Mynah, store: Store) -> None:
         first = talk(store, "hi", "hello").conversation
         second = talk(store, "yes?", "no").conversation
-        conversations.set_training_consent(store, first, Consent.DENY)
+        consent.set_(store, first, Dial.TRAIN, Consent.DENY)
         assert mynah("export", "--format", "trl-sft").err == (
             "wrote 1 line of 1 conversation\nleft out 1 conversation that may not be trained on\n"
         )

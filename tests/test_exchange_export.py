@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from atif import Trajectory
 
-from store import conversations, signals
+from store import consent, conversations, signals
 from store.conversations import ReplyEnd
 from store.db import Store
 from store.errors import NotFound
 from store.exchange import records
 from store.exchange.export import Format, Request, Tally, lines
 from store.exchange.records import Redaction
-from store.types import Consent, FinishReason, MessageStatus, Role, SignalKind, SignalSource
+from store.types import Consent, Dial, FinishReason, MessageStatus, Role, SignalKind, SignalSource
 from tests.exchange_helpers import exported
 from tests.seed import BASE, START, say
 
@@ -146,7 +146,7 @@ class TestDatasets:
         ]
 
     def test_training_sets_ask_for_consent(self, store: Store, talked: dict[str, str]) -> None:
-        conversations.set_training_consent(store, talked["conversation"], Consent.DENY)
+        consent.set_(store, talked["conversation"], Dial.TRAIN, Consent.DENY)
         for form in Format:
             tally = Tally()
             rows = list(lines(store, Request(form, records.UNREDACTED, "1"), tally))

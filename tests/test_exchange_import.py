@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import conversations, signals, units
+from store import consent, conversations, signals, units
 from store.conversations import Message
 from store.db import Store
 from store.errors import ExchangeFileError, NotFound
@@ -26,7 +26,7 @@ from store.exchange.drafts import Source, moment
 from store.exchange.export import Format
 from store.exchange.intake import Report, import_file
 from store.home import Home
-from store.types import Consent, Role, SignalKind, UnitState
+from store.types import Consent, Dial, Role, SignalKind, UnitState
 from tests.exchange_helpers import exported, fresh_store, written
 from tests.seed import say
 
@@ -175,7 +175,7 @@ class TestChatGPT:
     def test_a_later_export_adds_what_is_new(self, store: Store, tmp_path: Path) -> None:
         bring(store, tmp_path, chat("x"))
         (found,) = conversations.list_(store)
-        conversations.set_training_consent(store, found.id, Consent.ALLOW)
+        consent.set_(store, found.id, Dial.TRAIN, Consent.ALLOW)
         later = chat("x", current="q2")
         later["mapping"]["q2"] = node("user", "and now?", "a1")
         report = bring(store, tmp_path, later, chat("y"))
@@ -317,7 +317,7 @@ class TestAtif:
         with fresh_store() as other:
             conversation, _, reply = say(other, "hi", "hello")
             bring(store, tmp_path, *exported(other, Format.ATIF))
-            conversations.set_training_consent(store, conversation, Consent.ALLOW)
+            consent.set_(store, conversation, Dial.TRAIN, Consent.ALLOW)
             signals.record(other, reply, SignalKind.CORRECTION, text="good day")
             report = bring(store, tmp_path, *exported(other, Format.ATIF))
         assert (report.extended, report.messages) == (1, 0)

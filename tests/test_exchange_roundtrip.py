@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store import conversations, signals
+from store import consent, conversations, signals
 from store.conversations import ReplyEnd, ReplyStart
 from store.db import Store
 from store.exchange import records
 from store.exchange.export import Format
 from store.exchange.intake import import_file
 from store.exchange.records import UNREDACTED
-from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role, SignalKind
+from store.types import Consent, Dial, ErrorClass, FinishReason, MessageStatus, Role, SignalKind
 from tests.exchange_helpers import exported, fresh_store, written
 
 WORDS = st.text(max_size=12) | st.sampled_from(
@@ -114,7 +114,7 @@ def test_the_plain_formats_carry_the_branch_that_is_shown(form, trees):
             return
         imported(second, rows)
         for conversation in records.ids(second):
-            conversations.set_training_consent(second, conversation, Consent.ALLOW)
+            consent.set_(second, conversation, Dial.TRAIN, Consent.ALLOW)
         assert exported(second, form, records.redacted(second)) == rows
 
 

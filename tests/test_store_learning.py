@@ -6,13 +6,14 @@ import sqlite3
 
 import pytest
 
-from store import adapters, conversations, decisions, runs, settings, signals, units
+from store import adapters, consent, conversations, decisions, runs, settings, signals, units
 from store.db import Store
 from store.errors import AdapterFileError, NotFound, UsageError
 from store.reasons import REASONS, Reason, hint_for
 from store.types import (
     AdapterState,
     Consent,
+    Dial,
     RunOutcome,
     RunState,
     SignalKind,
@@ -71,7 +72,7 @@ def test_only_finished_replies_can_be_rated(store: Store) -> None:
 
 def test_refusals_are_written_on_the_unit(store: Store) -> None:
     conversation, _, reply = say(store, "Q", "A")
-    conversations.set_training_consent(store, conversation, Consent.DENY)
+    consent.set_(store, conversation, Dial.TRAIN, Consent.DENY)
     signals.record(store, reply, SignalKind.THUMB, value=1)
     assert unit_of(store, reply).reason == "this conversation may not be trained on"
     _, _, empty = say(store, "Q", "  ")

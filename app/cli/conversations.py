@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from app.cli.consent import of_conversation
 from app.cli.exchange import FORMATS, import_, write_export
 from app.cli.output import emit, json_option, put, put_json, say, short_time, table
 from app.cli.session import Kind, full_id, service
@@ -24,10 +25,11 @@ _SHOWN = click.option(
 
 @click.group()
 def conversations() -> None:
-    """Conversations: list, read, search, rename, delete, import, export."""
+    """Conversations: list, read, search, rename, delete, import, export, and what each may be used for."""
 
 
 conversations.add_command(import_)
+conversations.add_command(of_conversation)
 
 
 @conversations.command("list")

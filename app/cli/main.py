@@ -11,7 +11,6 @@ import errno
 import importlib
 import os
 import sys
-import traceback
 from typing import Any, NoReturn
 
 import click
@@ -25,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "rate": "app.cli.feedback:rate",
     "correct": "app.cli.feedback:correct",
     "conversations": "app.cli.conversations:conversations",
+    "consent": "app.cli.consent:consent",
     "learn": "app.cli.learn:learn",
     "adapters": "app.cli.adapters:adapters",
     "export": "app.cli.exchange:export",
@@ -187,13 +187,15 @@ def _disk_full(error: OSError) -> str | None:
 
 
 def _log_unexpected(error: Exception) -> str:
-    """Keep the traceback where the owner can find it; returns the one line to show."""
+    """Keep the traceback where the owner can find it, without its words; returns the one line to show."""
     log = Home.default().logs / "cli.log"
     summary = f"unexpected error ({type(error).__name__}: {error})"
+    from store.discreet import described
+
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
         with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-            file.write("".join(traceback.format_exception(error)))
+            file.write(described(error))
     except OSError:
         return f"{summary}; its details could not be written to {log}"
     return f"{summary}: the details are in {log}"

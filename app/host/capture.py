@@ -24,11 +24,11 @@ from enum import StrEnum
 from app.host.events import TurnRequest
 from app.host.requests import turns_of
 from app.model.renderer import Turn
-from store import conversations
+from store import consent, conversations
 from store.conversations import Message, ReplyEnd, ReplyStart
 from store.db import Store
 from store.errors import UsageError
-from store.types import Consent, MessageStatus, Role
+from store.types import Consent, Dial, MessageStatus, Role
 
 _THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 
@@ -206,7 +206,8 @@ def save(store: Store, question: Question) -> StoreRecorder:
             first = next((turn.content for turn in question.new if turn.role is Role.USER), "")
             conversation = conversations.create(store, conversations.title_from(first), question.source)
             if question.source == conversations.ASIDE:
-                conversations.set_training_consent(store, conversation, Consent.DENY)
+                for dial in (Dial.MEMORY, Dial.TRAIN):
+                    consent.set_(store, conversation, dial, Consent.DENY, consent.By.PROGRAM)
         for turn in question.new:
             parent = conversations.append(store, conversation, turn.role, turn.content, parent).id
         assert parent is not None

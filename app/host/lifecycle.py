@@ -34,7 +34,7 @@ from app.host.engine import Engine
 from app.host.runtime import Runtime
 from app.host.server import application
 from app.host.supervisor import LEARNER_COMMAND, Supervisor
-from store import conversations, ids, settings
+from store import consent, conversations, discreet, ids, settings
 from store.db import Store
 from store.errors import HomeError, HomeLocked, Interrupted, MynahError, UsageError
 from store.home import PRIVATE_FILE, Home, locked
@@ -131,11 +131,17 @@ def _serve(home: Home, options: Options, load: Load) -> None:
             recovered = conversations.recover(store)
             if recovered:
                 log.info("closed %d replies that a dead host had left open", recovered)
+            consent.sweep(store)
             idle_limit = _idle_limit(store, options.mode)
             runtime = load(store)
         engine = Engine(runtime, home)
         listener = undo.enter_context(_listener(options))
-        asyncio.run(_live(home, options, runtime, engine, listener, idle_limit))
+        try:
+            asyncio.run(_live(home, options, runtime, engine, listener, idle_limit))
+        finally:
+            # Nobody is talking any more: what was not to be kept need not wait for its hour.
+            with Store.open(home) as store:
+                consent.sweep(store, idle_seconds=0.0)
 
 
 async def _live(
@@ -144,6 +150,7 @@ async def _live(
     supervisor = Supervisor(home, lambda: host.quiet_seconds(), options.learner)
     host = Host(home, runtime, engine, supervisor, secrets.token_urlsafe(32))
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(discreet.log_fault)
     for signal_ in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signal_, host.ending.set)
     server = _Server(_config(host, options))
@@ -244,11 +251,9 @@ def _idle_limit(store: Store, mode: Mode) -> float:
 def _log_to_stderr(mode: Mode) -> None:
     """Standard error is the log of a detached host, and a person's terminal otherwise."""
     detached = mode is Mode.DETACHED
-    logging.basicConfig(
-        level=logging.INFO if detached else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s" if detached else "%(message)s",
-        stream=sys.stderr,
-        force=True,
+    discreet.set_up(
+        logging.INFO if detached else logging.WARNING,
+        "%(asctime)s %(levelname)s %(name)s: %(message)s" if detached else "%(message)s",
     )
     for library in ("uvicorn", "gguf"):
         logging.getLogger(library).setLevel(logging.WARNING)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.host.processes import holder
-from store import runs, settings, signals, units
+from store import consent, runs, settings, signals, units
 from store.db import Store
 from store.errors import MynahError
 from store.home import Home
@@ -38,6 +38,7 @@ _LOOK_SECONDS = 2.0
 _FIRST_WAIT_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 300.0
 _END_SECONDS = 5.0
+_SWEEP_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Supervisor:
         self._ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._backoff = Backoff()
+        self._swept = 0.0
 
     def start(self) -> None:
         """Begin to look."""
@@ -160,6 +162,9 @@ class Supervisor:
     def look(self, store: Store) -> None:
         """Ask for a run if one is due, and see to it that a learner carries out what is asked for."""
         self._note_end()
+        if time.monotonic() - self._swept >= _SWEEP_SECONDS:
+            self._swept = time.monotonic()
+            consent.sweep(store)
         facts = gather(store, self._quiet())
         trigger = due(facts)
         if trigger is not None:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from store import units
+from store import consent, units
+from store.consent import By
 from store.conversations import path_hash, title_from
 from store.db import Store
 from store.errors import ExchangeFileError
@@ -28,7 +29,7 @@ from store.exchange import reading
 from store.exchange.drafts import Draft, DraftMessage, Skipped, Source, digest
 from store.exchange.records import IMPORTED
 from store.ids import new_id, now
-from store.types import Consent, MessageStatus, Role
+from store.types import Consent, Dial, MessageStatus, Role
 
 _READ_SHARE = 0.5
 _COLUMNS = (
@@ -210,10 +211,8 @@ class _Writer:
 
     def _deny(self, conversation: str) -> None:
         """Nothing that came in is learned from or remembered until the owner says so; before any reaction comes."""
-        self._connection.execute(
-            "UPDATE conversations SET train = ?, feed_memory = ? WHERE id = ?",
-            (Consent.DENY, Consent.DENY, conversation),
-        )
+        for dial in (Dial.TRAIN, Dial.MEMORY):
+            consent.set_(self._store, conversation, dial, Consent.DENY, By.IMPORT)
 
     def _store_signal(self, message: str, signal: dict[str, Any]) -> None:
         before = signal["supersedes"]

@@ -159,10 +159,10 @@ _SIGNAL = ("id", "kind", "value", "text", "source", "confidence", "created", "su
 
 
 def ids(store: Store) -> list[str]:
-    """All conversations with a finished message, oldest first."""
+    """All conversations that are kept in history and have a finished message, oldest first."""
     rows = store.conn.execute(
-        "SELECT id FROM conversations WHERE EXISTS (SELECT 1 FROM messages WHERE conversation = conversations.id "
-        "AND status != ?) ORDER BY rowid",
+        "SELECT id FROM conversations WHERE keep_history = 'allow' "
+        "AND EXISTS (SELECT 1 FROM messages WHERE conversation = conversations.id AND status != ?) ORDER BY rowid",
         (MessageStatus.GENERATING,),
     )
     return [row["id"] for row in rows]
