@@ -41,14 +41,6 @@ class Learn(StrEnum):
 
 
 @dataclass(frozen=True)
-class Transcript:
-    """What a program sends. ``ours``: which reply of ours a turn is, by its place, where the program can name it."""
-
-    turns: Sequence[Turn]
-    ours: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Question:
     """What is to be answered, read but not saved: ``new`` messages go under ``parent``, the last is answered.
 
@@ -144,31 +136,30 @@ def _under(store: Store, request: TurnRequest) -> Question:
     return Question([*_turns(before), new], conversation, parent, [new], request.source)
 
 
-def match(store: Store, transcript: Transcript, learn: Learn = Learn.ON) -> Question:
+def match(
+    store: Store, transcript: Sequence[Turn], ours: Mapping[int, str] | None = None, learn: Learn = Learn.ON
+) -> Question:
     """What a program asks that sends its whole transcript: found in its conversation, or new.
 
     A transcript that is known to its end is a question asked again, and gets another reply beside the first. A
-    first message alone is never looked up: two people may well begin with "hi".
+    first message alone is never looked up: two people may well begin with "hi". ``ours`` says by its place which
+    reply of ours a turn is, where the program can name it.
     """
-    turns = list(transcript.turns)
-    if learn is Learn.ON:
-        found, known = _longest(store, transcript, asides=False)
-        return _continued(turns, found, known) if found else Question(turns, new=turns)
-    found, known = _longest(store, transcript, asides=True)
+    turns = list(transcript)
+    found, known = _longest(store, turns, ours or {}, asides=learn is Learn.OFF)
     if found:
-        return _continued(turns, found, known)
+        return Question(turns, found.conversation, found.id, turns[known:])
+    if learn is Learn.ON:
+        return Question(turns, new=turns)
     # What another conversation holds already is not copied: the prompt of the reply records it.
-    _, known = _longest(store, transcript, asides=False)
+    _, known = _longest(store, turns, ours or {}, asides=False)
     return Question(turns, new=turns[min(known, len(turns) - 1) :], source=conversations.ASIDE)
 
 
-def _continued(turns: list[Turn], found: Message, known: int) -> Question:
-    return Question(turns, found.conversation, found.id, turns[known:])
-
-
-def _longest(store: Store, transcript: Transcript, *, asides: bool) -> tuple[Message | None, int]:
+def _longest(
+    store: Store, turns: Sequence[Turn], ours: Mapping[int, str], *, asides: bool
+) -> tuple[Message | None, int]:
     """The message at which the longest known prefix ends, and how many turns that prefix has."""
-    turns = transcript.turns
     digests: list[str] = []
     for turn in turns:
         digests.append(conversations.path_hash(digests[-1] if digests else "", turn.role, turn.content))
@@ -180,7 +171,7 @@ def _longest(store: Store, transcript: Transcript, *, asides: bool) -> tuple[Mes
         ends = conversations.all_by_path(store, digests[known - 1], asides=asides)
     while known < len(turns):
         further = [child for end in ends for child in conversations.children(store, end.id)]
-        further = [child for child in further if _same(child, turns[known], transcript.ours.get(known))]
+        further = [child for child in further if _same(child, turns[known], ours.get(known))]
         if not further:
             break
         ends, known = further, known + 1

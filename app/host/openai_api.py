@@ -143,7 +143,9 @@ async def _chat(host: Host, request: Request) -> Response:
 
 def _question(store: Store, call: Call, learn: Learn) -> Question:
     turns = _turns(store, call)
-    return replace(match(store, call.transcript, learn), turns=turns) if call.stored else Question(turns)
+    if not call.stored:
+        return Question(turns)
+    return replace(match(store, call.transcript.turns, call.transcript.ours, learn), turns=turns)
 
 
 def _turns(store: Store, call: Call) -> list[Turn]:

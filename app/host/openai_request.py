@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.host import openai_tools as tools
-from app.host.capture import Transcript, shown
+from app.host.capture import shown
 from app.host.json_grammar import response_grammar
 from app.host.requests import FieldError, Limits, checked_text, flag, limits, mapping, number, text
 from app.model.renderer import Turn
@@ -38,6 +38,14 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "prediction": (),
     "web_search_options": (),
 }
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What a program sends. ``ours``: which reply of ours a turn is, by its place, where its calls say so."""
+
+    turns: Sequence[Turn]
+    ours: Mapping[int, str]
 
 
 @dataclass(frozen=True)
