@@ -61,6 +61,7 @@ class Ask:
     window: Window = Window.DROP_OLDEST
     serve: Serve = Serve.ACTIVE
     stops: tuple[str, ...] = ()
+    grammar: str | None = None
 
 
 class Host:
@@ -126,6 +127,7 @@ class Host:
             recorder=recorder,
             sink=sink,
             stops=ask.stops,
+            grammar=ask.grammar,
             serve=ask.serve,
             left_out=fitted.left_out,
             created=arrived,
