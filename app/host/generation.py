@@ -1,29 +1,32 @@
 """One reply, from prompt to end: evaluate, sample, decode bytes, stop, and note down what was sampled.
 
 Token by token and by hand, because each of its steps is needed by somebody: the learner wants the sampled ids
-with their log-probabilities, a stop must work within one batch of the prompt or one token, and at every one of
-these borders the learner is told to keep off the processor. Positions are counted here; past the window a reply
+with their log-probabilities, and a stop or somebody who matters more must be heard within one token. So a reply
+is an iterator that does one evaluation at a time: between two of them it may be left lying, thrown away or gone
+on with, and others may compute on the same lane meanwhile. Positions are counted here; past the window a reply
 ends with `length`. The cache is never shifted: a shifted one turns to gibberish, or loops.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from app.host.events import Scored
 from app.host.jobs import Job
-from app.host.prefix import PrefixCache, Slot
-from app.host.runtime import Runtime, Sampler
+from app.host.prefix import Plan, PrefixCache, Slot
+from app.host.runtime import BrokenOff, Lane, Runtime, Sampler
 from app.model.decoders import StopFilter, Utf8Decoder
-from store.errors import Interrupted
 from store.types import FinishReason
 
 
 @dataclass
 class Produced:
-    """What a reply came to so far. Times are seconds on the monotonic clock, 0 before they are known."""
+    """What a reply came to so far. Times are seconds on the monotonic clock, 0 before they are known.
+
+    ``paused``: seconds that it lay half-written while others were served.
+    """
 
     prompt_tokens: int
     cached_tokens: int = 0
@@ -36,11 +39,12 @@ class Produced:
     evaluated: float = 0.0
     first_token: float = 0.0
     ended: float = 0.0
+    paused: float = 0.0
 
     @property
     def tokens_per_second(self) -> float:
         """Decoding speed, the prompt left out; 0 for fewer than two tokens."""
-        spent = self.ended - self.first_token
+        spent = self.ended - self.first_token - self.paused
         return (len(self.tokens) - 1) / spent if len(self.tokens) > 1 and spent > 0 else 0.0
 
     def take_scored(self) -> tuple[Scored, ...]:
@@ -69,55 +73,56 @@ class Produced:
         }
 
 
-def evaluate_prompt(
-    runtime: Runtime,
-    cache: PrefixCache,
-    key: Hashable,
-    prompt: list[int],
-    *,
-    exact: bool,
-    between: Callable[[], None],
-) -> tuple[Slot, int]:
-    """Bring a slot to a prompt; returns the slot and how many tokens were there already.
+@dataclass(frozen=True)
+class Place:
+    """Where a reply is made: a lane, its cache, and the version by which its sequences are known."""
 
-    ``between`` runs before each batch and may raise to break off; what was computed by then stays of use.
-    """
-    plan = cache.plan(key, prompt, exact=exact)
-    slot = plan.slot
+    runtime: Runtime
+    lane: Lane
+    cache: PrefixCache
+    key: Hashable
+
+
+def carry_out(place: Place, plan: Plan, prompt: Sequence[int]) -> Iterator[None]:
+    """Bring a plan's slot to a prompt, one evaluation between two borders; none follows the last."""
+    lane, slot = place.lane, plan.slot
     if plan.source is not None:
-        runtime.copy_prefix(plan.source.sequence, slot.sequence, plan.keep)
+        lane.copy_prefix(plan.source.sequence, slot.sequence, plan.keep)
     else:
-        runtime.truncate(slot.sequence, plan.keep)
-    for start, end in plan.chunks:
-        between()
-        piece = prompt[start:end]
-        runtime.evaluate(piece, start, slot.sequence)
-        cache.extend(slot, piece)
-    return slot, plan.keep
+        lane.truncate(slot.sequence, plan.keep)
+    for number, (start, end) in enumerate(plan.chunks):
+        if number:
+            yield
+        while not _evaluated(place, slot, prompt[start:end]):
+            yield
 
 
-def reply(
-    runtime: Runtime, cache: PrefixCache, key: Hashable, job: Job, out: Produced, hold: Callable[[], None]
-) -> Iterator[str]:
-    """Make a job's reply: yields pieces of text as they may be shown, and fills in ``out``.
+def reply(place: Place, job: Job, out: Produced, clock: Callable[[], float]) -> Iterator[str]:
+    """Make a job's reply, one evaluation between two borders; yields what may be shown since the last one, or "".
 
-    Ends with ``out.finish`` set. ``hold`` is called before every evaluation.
-
-    Raises:
-        Interrupted: the job was cancelled; ``out`` holds what there is.
+    Fills in ``out``, and ends with ``out.finish`` set. Between two borders the lane must be on the reply's version;
+    what else it computes meanwhile does not matter.
     """
+    out.began = clock()
+    prompt = list(job.prompt)
+    plan = place.cache.plan(place.key, prompt, exact=job.sampling.exact)
+    slot, out.cached_tokens = plan.slot, plan.keep
+    slot.pinned, slot.owner = True, job.recorder.conversation
+    try:
+        for _ in carry_out(place, plan, prompt):
+            yield ""
+        out.evaluated = clock()
+        yield from _decoded(place, slot, job, out, clock)
+    finally:
+        slot.pinned = False
+        out.ended = clock()
 
-    def between() -> None:
-        if job.cancelled.is_set():
-            raise Interrupted("the reply was stopped")
-        hold()
 
-    out.began = time.monotonic()
-    slot, out.cached_tokens = evaluate_prompt(
-        runtime, cache, key, list(job.prompt), exact=job.sampling.exact, between=between
-    )
-    out.evaluated = time.monotonic()
-    sampler = runtime.sampler(job.sampling, job.grammar)
+def _decoded(
+    place: Place, slot: Slot, job: Job, out: Produced, clock: Callable[[], float]
+) -> Iterator[str]:
+    runtime = place.runtime
+    sampler = place.lane.sampler(job.sampling, job.grammar)
     decoder, stops = Utf8Decoder(), StopFilter((*runtime.stop_strings, *job.stops))
     try:
         while out.finish is None:
@@ -125,27 +130,35 @@ def reply(
             out.tokens.append(token)
             out.logprobs.append(logprob)
             if not out.first_token:
-                out.first_token = time.monotonic()
+                out.first_token = clock()
             ended = runtime.is_end(token)
             if job.likeliest is not None and not ended:
                 out.scored.append(_scored(runtime, sampler, token, logprob, job.likeliest))
             piece = stops.feed(decoder.feed(b"" if ended else runtime.piece(token)))
-            if piece:
-                out.text += piece
-                yield piece
+            out.text += piece
             out.finish = _finish(job, runtime, slot, out, ended=ended, stopped=stops.stopped)
-            if out.finish is None:
-                between()
-                runtime.evaluate([token], len(slot.tokens), slot.sequence)
-                cache.extend(slot, [token])
+            if piece or out.finish is None:
+                yield piece
+            # Of a reply that has ended, the last token needs no position: nothing follows it.
+            while out.finish is None and not _evaluated(place, slot, [token]):
+                yield ""
     finally:
         sampler.close()
-        out.ended = time.monotonic()
     # A character that was never completed is dropped, text that only began like a stop is not.
     rest = stops.finish()
     if rest:
         out.text += rest
         yield rest
+
+
+def _evaluated(place: Place, slot: Slot, tokens: Sequence[int]) -> bool:
+    """Compute tokens after what a slot holds; False if that was broken off, and is to be done again."""
+    try:
+        place.lane.evaluate(tokens, len(slot.tokens), slot.sequence)
+    except BrokenOff:
+        return False
+    place.cache.extend(slot, tokens)
+    return True
 
 
 def _scored(runtime: Runtime, sampler: Sampler, token: int, logprob: float, count: int) -> Scored:

@@ -9,81 +9,73 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
+from app.host.benches import BASE, Bench, Benches, Version
 from app.host.jobs import Serve
-from app.host.runtime import Runtime
-from store import adapters
+from store import adapters, settings
 from store.db import Store
 from store.errors import AdapterFileError
 
 log = logging.getLogger("mynah.host")
 
 
-@dataclass(frozen=True)
-class Version:
-    """What a reply was computed with. ``adapter`` None is the base alone; ``number`` is what people see (v3)."""
-
-    adapter: str | None = None
-    number: int | None = None
-    scale: float = 0.0
-
-
-BASE = Version()
-
-
 class Versions:
-    """The attached version of one runtime, brought up to date when asked. For the engine's thread."""
+    """What should serve, as the store says. For the engine's thread."""
 
-    def __init__(self, store: Store, runtime: Runtime) -> None:
+    def __init__(self, store: Store, base_hash: str, benches: Benches) -> None:
         self._store = store
-        self._runtime = runtime
+        self._base_hash = base_hash
+        self._benches = benches
         self._sound: set[str] = set()
-        self.current = BASE
 
-    def attach(self, serve: Serve, adapter: str | None = None) -> Version:
-        """Attach what a reply should be computed with; returns it. ``adapter`` is the one that is named.
+    def bench(self, serve: Serve, adapter: str | None = None) -> Bench:
+        """The bench that a reply should be made on, its version attached. ``adapter`` is the one that is named.
 
         Raises:
             AdapterFileError: the named adapter cannot be loaded; nothing serves in its place.
         """
-        if serve is Serve.BASE:
-            self._switch(BASE, None)
-            return BASE
-        if serve is Serve.NAMED:
-            assert adapter is not None
-            named = Version(adapter, adapters.get(self._store, adapter).version, 1.0)
-            self._switch(named, self._file(named))
-            return named
-        serving = adapters.active(self._store, self._runtime.info.base_hash)
-        while serving.adapter is not None and serving.scale > 0.0:
-            wanted = Version(serving.adapter.id, serving.adapter.version, serving.scale)
+        if serve is not Serve.ACTIVE:
+            version = self.named(serve, adapter)
+            return self._benches.take(version, self.file(version))
+        serving = adapters.active(self._store, self._base_hash)
+        while (wanted := self._version_of(serving)) != BASE:
+            assert serving.adapter is not None
             try:
-                self._switch(wanted, self._file(wanted))
+                return self._benches.take(wanted, self.file(wanted))
             except AdapterFileError as error:
                 log.warning(
                     "adapter %s (v%s) is taken out of service: %s", wanted.adapter, wanted.number, error
                 )
                 serving = adapters.withdraw(self._store, serving.adapter.id, str(error))
-            else:
-                return wanted
-        self._switch(BASE, None)
-        return BASE
+        return self._benches.take(BASE, None)
 
-    def outdated(self) -> bool:
-        """Whether something else than the attached version should serve now."""
-        serving = adapters.active(self._store, self._runtime.info.base_hash)
-        chosen = serving.adapter.id if serving.adapter is not None and serving.scale > 0.0 else None
-        return (chosen, serving.scale if chosen else 0.0) != (self.current.adapter, self.current.scale)
+    def named(self, serve: Serve, adapter: str | None) -> Version:
+        """The base, or one adapter at full strength, whatever is live."""
+        if serve is Serve.BASE:
+            return BASE
+        assert adapter is not None
+        return Version(adapter, adapters.get(self._store, adapter).version, 1.0)
 
-    def _switch(self, version: Version, file: Path | None) -> None:
-        if version != self.current:
-            self._runtime.attach(file, version.scale)
-            self.current = version
+    def serving(self) -> Version:
+        """What should serve now."""
+        return self._version_of(adapters.active(self._store, self._base_hash))
 
-    def _file(self, version: Version) -> Path:
-        assert version.adapter is not None
+    def _version_of(self, serving: adapters.Serving) -> Version:
+        if serving.adapter is None:
+            return BASE
+        # To three digits: the strength is a setting that people choose, and equal ones must make one version.
+        scale = round(serving.scale * float(settings.get(self._store, settings.ADAPTER_STRENGTH)), 3)
+        return Version(serving.adapter.id, serving.adapter.version, scale) if scale > 0.0 else BASE
+
+    def file(self, version: Version) -> Path | None:
+        """An adapter's file, its content checked once; None for the base.
+
+        Raises:
+            AdapterFileError: it cannot be read, or is damaged.
+        """
+        if version.adapter is None:
+            return None
         path = adapters.files(self._store, version.adapter) / adapters.GGUF_NAME
         if version.adapter not in self._sound:
             _check_content(path, version.adapter)

@@ -24,6 +24,10 @@ class LlamaError(MynahError):
     """llama.cpp refused a computation: out of memory, or a decode that failed."""
 
 
+class BrokenOff(LlamaError):
+    """An evaluation ended early because `LlamaContext.interrupt` asked for it."""
+
+
 def _forward_log(level: int, text: bytes, _user_data: object) -> None:
     # Level 5 continues a line (progress dots), level 0 has no message: both are dropped.
     if level in _LEVELS:
