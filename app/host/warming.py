@@ -128,7 +128,7 @@ class OpenConversations:
 
     def note(self, job: Job, version: Version, reply: Sequence[int] = ()) -> None:
         """Remember a conversation that somebody has open; one of no conversation stands for all incognito ones."""
-        if job.priority is Priority.BACKGROUND or job.serve is Serve.BASE:
+        if job.priority is Priority.BACKGROUND or job.serve is not Serve.ACTIVE:
             return
         owner = job.recorder.conversation
         self._open[owner] = (version, [*job.prompt, *reply])
