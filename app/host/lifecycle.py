@@ -203,6 +203,11 @@ def _config(host: Host, options: Options) -> uvicorn.Config:
 
 @contextlib.contextmanager
 def listener_of(options: Options) -> Iterator[socket.socket]:
+    """The socket a host listens on.
+
+    Raises:
+        MynahError: the address or port cannot be had.
+    """
     family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
     # The protocol by name: asyncio turns off Nagle's delay (40 ms an answer) only where it reads it there.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
