@@ -17,9 +17,10 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from app.host import lifecycle
 from app.host.client import HostClient
 from app.host.door import Access, Door, is_loopback
-from app.host.lifecycle import KEY_VARIABLE, Options, key_of, listener_of
+from app.host.lifecycle import KEY_VARIABLE, Options, key_of
 from store.errors import UsageError
 from store.home import Home
 from tests.endpoint_helpers import answered, chat_body, module_host, openai_client, raw
@@ -189,5 +190,5 @@ def test_the_key_comes_from_a_file_or_the_environment(home: Home, monkeypatch: p
 
 def test_answers_are_not_held_back(home: Home) -> None:
     """The loop turns Nagle's algorithm off only for sockets that name their protocol; else an answer takes 45 ms."""
-    with listener_of(Options()) as listener:
+    with lifecycle._listener(Options()) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -134,7 +134,7 @@ def _serve(home: Home, options: Options, load: Load) -> None:
             idle_limit = _idle_limit(store, options.mode)
             runtime = load(store)
         engine = Engine(runtime, home)
-        listener = undo.enter_context(listener_of(options))
+        listener = undo.enter_context(_listener(options))
         asyncio.run(_live(home, options, runtime, engine, listener, idle_limit))
 
 
@@ -202,12 +202,7 @@ def _config(host: Host, options: Options) -> uvicorn.Config:
 
 
 @contextlib.contextmanager
-def listener_of(options: Options) -> Iterator[socket.socket]:
-    """The socket a host listens on.
-
-    Raises:
-        MynahError: the address or port cannot be had.
-    """
+def _listener(options: Options) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
     # The protocol by name: asyncio turns off Nagle's delay (40 ms an answer) only where it reads it there.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
