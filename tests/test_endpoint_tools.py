@@ -157,7 +157,8 @@ def test_tools_are_told_in_the_system_prompt(client: openai.OpenAI) -> None:
 
 
 def test_a_call_and_its_result(client: openai.OpenAI, host: HostClient) -> None:
-    first = say(client, user(f"raw {CALL}"), tools=[WEATHER])
+    terse = '<tool_call>{"name":"weather","arguments":{"city":"Oslo"}}</tool_call>'
+    first = say(client, user(f"raw {terse}"), tools=[WEATHER])
     choice = first.choices[0]
     assert choice.finish_reason == "tool_calls"
     assert choice.message.content is None
@@ -165,17 +166,16 @@ def test_a_call_and_its_result(client: openai.OpenAI, host: HostClient) -> None:
     call = choice.message.tool_calls[0]
     assert call.type == "function"
     assert json.loads(call.function.arguments) == {"city": "Oslo"}
-    # A client may write the arguments in its own way; the id says which reply it was.
-    rewritten = choice.message.model_dump(exclude_none=True)
-    rewritten["tool_calls"][0]["function"]["arguments"] = '{"city":"Oslo"}'
+    # A client sends what it parsed, not what the model wrote; the id says which reply it was.
+    parsed = choice.message.model_dump(exclude_none=True)
     result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
-    second = say(client, user(f"raw {CALL}"), rewritten, result, tools=[WEATHER])
+    second = say(client, user(f"raw {terse}"), parsed, result, tools=[WEATHER])
     assert text_of(second) == "You said: <tool_response>\nrain\n</tool_response>"
     assert mynah(second)["conversation"] == mynah(first)["conversation"]
     with Store.open(host.home) as store:
         path = conversations.path(store, mynah(second)["message"])
     assert [(message.role.value, message.text) for message in path][1:3] == [
-        ("assistant", CALL),
+        ("assistant", terse),
         ("tool", "rain"),
     ]
     assert path[1].id == mynah(first)["message"]
@@ -251,6 +251,9 @@ def test_log_probabilities(client: openai.OpenAI, host: HostClient) -> None:
     assert [score["bytes"] for score in scores] == [[0xC3], [0xA9]]
     assert "".join(event["choices"][0]["delta"].get("content", "") for event in events[:-1]) == "é"
     assert say(client, user("echo one")).choices[0].logprobs is None
+    # The tokens of a stop string are not shown, but they were written and are counted.
+    events = streamed(host, chat_body("echo one two", logprobs=True, stop=" two"))
+    assert events[-2]["choices"][0]["logprobs"]["content"][0]["token"] == " two"
 
 
 def test_tools_that_cannot_be_used() -> None:

@@ -116,7 +116,8 @@ def _operation(
 ) -> Schema:
     content = {"application/json": {"schema": answer}}
     if stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        # Of one event: a chunk as JSON, or an error, or `[DONE]`.
+        content["text/event-stream"] = {"schema": _object({"data": _STRING}, ["data"])}
     responses: Schema = {"200": {"description": "Done.", "content": content}}
     for status, text in _ERRORS.items():
         responses[status] = {
