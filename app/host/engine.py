@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.host import warm_files
 from app.host.benches import BASE, Bench, Benches, Version
-from app.host.events import Failed, Queued, Started, Token, TurnEvent, failure_of
+from app.host.events import Failed, Queued, Started, Token, failure_of
 from app.host.generation import Place, Produced, reply
 from app.host.jobs import FairQueue, Job, Recorder
 from app.host.records import done_of, end_of, start_of
@@ -80,9 +80,7 @@ class _Run:
 class Engine:
     """Makes replies for jobs, in its own thread. All public methods may be called in any thread."""
 
-    def __init__(
-        self, runtime: Runtime, home: Home, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, runtime: Runtime, home: Home, clock: Callable[[], float] = time.monotonic) -> None:
         self._runtime = runtime
         self._home = home
         self._clock = clock
@@ -181,7 +179,7 @@ class Engine:
             versions = Versions(store, self._runtime.info.base_hash, self._benches)
             open_ = OpenConversations(self._runtime, self._benches, activity.hold)
             shift = _Shift(store, activity, versions, open_)
-            _attempt(lambda: warm_files.load(store, self._runtime, self._benches, versions))
+            _attempt(lambda: warm_files.load(store, self._runtime, versions))
             while self._runs or not self._ended:
                 self._close_left_open(store)
                 self._turn(shift)
@@ -203,9 +201,9 @@ class Engine:
             self._end(run, shift, None)
         if gone:
             return
-        job = self._next(top)
-        if job is not None:
-            self._begin(job, shift)
+        following = self._next(top)
+        if following is not None:
+            self._begin(following, shift)
         elif top is not None:
             self._step(top, shift)
 

@@ -9,7 +9,6 @@ ends with `length`. The cache is never shifted: a shifted one turns to gibberish
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -118,9 +117,7 @@ def reply(place: Place, job: Job, out: Produced, clock: Callable[[], float]) -> 
         out.ended = clock()
 
 
-def _decoded(
-    place: Place, slot: Slot, job: Job, out: Produced, clock: Callable[[], float]
-) -> Iterator[str]:
+def _decoded(place: Place, slot: Slot, job: Job, out: Produced, clock: Callable[[], float]) -> Iterator[str]:
     runtime = place.runtime
     sampler = place.lane.sampler(job.sampling, job.grammar)
     decoder, stops = Utf8Decoder(), StopFilter((*runtime.stop_strings, *job.stops))

@@ -2,8 +2,8 @@
 
 Replies are written one after another, because two at once on two cores each get less than half, and because
 that is what makes a reply exact and stoppable. So fairness is a matter of order: a client that sends a hundred
-requests gets every second reply while another has one waiting. A reply that is being written gives way at its next token
-to one that matters more, and goes on when that has ended: a person in the chat never waits for a program.
+requests gets every second reply while another has one waiting. A reply that is being written gives way at its
+next token to one that matters more, and goes on when that has ended: a person never waits for a program.
 """
 
 from __future__ import annotations

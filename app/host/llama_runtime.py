@@ -18,7 +18,14 @@ import numpy as np
 from app.host.jobs import Sampling
 from app.host.runtime import BrokenOff, ModelInfo
 from app.model import adapter_file, catalogue, convert, gguf_info, llama, memory
-from app.model.llama import ContextSettings, LlamaAdapter, LlamaContext, LlamaError, LlamaModel, SamplerSettings
+from app.model.llama import (
+    ContextSettings,
+    LlamaAdapter,
+    LlamaContext,
+    LlamaError,
+    LlamaModel,
+    SamplerSettings,
+)
 from app.model.llama import Sampler as LlamaSampler
 from app.model.renderer import Fitted, Renderer, Turn
 from app.model.threads import Threads, choose_threads, usable_cores
@@ -43,7 +50,12 @@ class LlamaRuntime:
     chunk = CHUNK
 
     def __init__(
-        self, model: LlamaModel, context: LlamaContext, renderer: Renderer, adapters: Adapters, info: ModelInfo
+        self,
+        model: LlamaModel,
+        context: LlamaContext,
+        renderer: Renderer,
+        adapters: Adapters,
+        info: ModelInfo,
     ) -> None:
         self.info = info
         self.model = model

@@ -52,7 +52,7 @@ def save(store: Store, runtime: Runtime, benches: Benches, versions: Versions) -
         _write(directory / f"{number}.warm", _header(runtime, version, slot), slot, bench)
 
 
-def load(store: Store, runtime: Runtime, benches: Benches, versions: Versions) -> None:
+def load(store: Store, runtime: Runtime, versions: Versions) -> None:
     """Take in what `save` wrote, if it still fits, and delete it."""
     files = sorted(warm.directory(store.home).glob("*.warm"), reverse=True)
     try:

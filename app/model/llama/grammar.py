@@ -27,7 +27,7 @@ _Candidate = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 def grammar_of_schema(schema: dict[str, Any]) -> str:
     """The grammar of all texts that are JSON of a schema. Raises UsageError for a schema that cannot be followed."""
     try:
-        return json_schema_to_gbnf(json.dumps(schema))
+        return str(json_schema_to_gbnf(json.dumps(schema)))
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise UsageError(f"this JSON schema cannot be followed: {error}") from error
 
