@@ -66,7 +66,8 @@ FAMILIES: dict[str, Family] = {
         "{%- if message.role == 'assistant' and '</think>' in content -%}"
         "{%- set content = content.split('</think>')[-1].lstrip('\\n') -%}{%- endif -%}"
         "{{- '<|im_start|>' + message.role + '\\n' }}"
-        "{%- if message.role == 'assistant' and loop.index0 > ns.last -%}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif -%}"
+        "{%- if message.role == 'assistant' and loop.index0 > ns.last -%}"
+        "{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif -%}"
         "{{- content + '<|im_end|>\\n' }}{%- endfor -%}"
         "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' }}"
         "{%- if enable_thinking is defined and enable_thinking is false -%}"
@@ -78,8 +79,8 @@ FAMILIES: dict[str, Family] = {
     # Two tokens end a reply; contents are trimmed; a text begins with a token of its own.
     "llama3": Family(
         "{{- bos_token }}{%- for message in messages -%}"
-        "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + message['content'] | trim + '<|eot_id|>' }}"
-        "{%- endfor -%}"
+        "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}"
+        "{{- message['content'] | trim + '<|eot_id|>' }}{%- endfor -%}"
         "{%- if add_generation_prompt -%}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif -%}",
         ends=("<|eot_id|>", "<|end_of_text|>"),
         controls=("<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>"),
