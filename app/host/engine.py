@@ -85,7 +85,7 @@ class Engine:
         self._home = home
         self._clock = clock
         self._queue = FairQueue()
-        self._benches = Benches(runtime, clock)
+        self.benches = Benches(runtime, clock)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._runs: list[_Run] = []
         self._next_look = 0.0
@@ -141,12 +141,12 @@ class Engine:
             len(self._queue),
             None if current is None else current.message or current.id,
             self._speed,
-            len(self._benches.all),
+            len(self.benches.all),
         )
 
     def forget(self) -> None:
         """Compute the next prompts from their first token on. Only while nothing is being made."""
-        self._benches.forget()
+        self.benches.forget()
 
     @property
     def busy(self) -> bool:
@@ -176,8 +176,8 @@ class Engine:
 
     def _work(self) -> None:
         with Store.open(self._home) as store, Activity(self._home) as activity:
-            versions = Versions(store, self._runtime.info.base_hash, self._benches)
-            open_ = OpenConversations(self._runtime, self._benches, activity.hold)
+            versions = Versions(store, self._runtime.info.base_hash, self.benches)
+            open_ = OpenConversations(self._runtime, self.benches, activity.hold)
             shift = _Shift(store, activity, versions, open_)
             _attempt(lambda: warm_files.load(store, self._runtime, versions))
             while self._runs or not self._ended:
@@ -185,7 +185,7 @@ class Engine:
                 self._turn(shift)
                 _attempt(lambda: self._look(shift))
             open_.collect(versions)
-            _attempt(lambda: warm_files.save(store, self._runtime, self._benches, versions))
+            _attempt(lambda: warm_files.save(store, self._runtime, self.benches, versions))
 
     def _turn(self, shift: _Shift) -> None:
         """Between two evaluations: hear who is new and who is gone, then do one step of what matters most."""

@@ -10,7 +10,6 @@ closed by hand, or at exit before the interpreter goes: contexts first, then ada
 """
 
 from app.model.llama.context import ContextSettings, LlamaContext, Logits
-from app.model.llama.grammar import grammar_of_schema
 from app.model.llama.library import BrokenOff, LlamaError
 from app.model.llama.model import LlamaAdapter, LlamaModel
 from app.model.llama.sampling import SampledToken, Sampler, SamplerSettings, generate, generate_together
@@ -30,5 +29,4 @@ __all__ = [
     "Vocab",
     "generate",
     "generate_together",
-    "grammar_of_schema",
 ]

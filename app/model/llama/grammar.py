@@ -8,13 +8,11 @@ that is not ruled out, and chosen again. Most tokens of a reply in JSON are allo
 from __future__ import annotations
 
 import ctypes
-import json
 import weakref
 from typing import Any
 
 import llama_cpp
 import numpy as np
-from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 from app.model.llama.context import Logits
 from app.model.llama.vocab import Vocab
@@ -22,14 +20,6 @@ from store.errors import UsageError
 
 ROOT = b"root"
 _Candidate = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-
-
-def grammar_of_schema(schema: dict[str, Any]) -> str:
-    """The grammar of all texts that are JSON of a schema. Raises UsageError for a schema that cannot be followed."""
-    try:
-        return str(json_schema_to_gbnf(json.dumps(schema)))
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
-        raise UsageError(f"this JSON schema cannot be followed: {error}") from error
 
 
 class Grammar:
