@@ -17,13 +17,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from app.host.client import holder, running_host
-from store.errors import MynahError
+from store import cipher
+from store.errors import MynahError, PassphraseNeeded
 from store.home import Home
 
 PACKAGES = (
@@ -125,9 +126,11 @@ def _model(home: Home) -> Check:
     from store.db import Store
 
     wanted = None
-    if home.db.exists():
-        with Store.open(home) as store:
-            wanted = settings.get(store, settings.MODEL)
+    # Which model was chosen is in the database: where that is locked, the one that comes along is looked at.
+    with suppress(PassphraseNeeded):
+        if home.db.exists():
+            with Store.open(home) as store:
+                wanted = settings.get(store, settings.MODEL)
     model = catalogue.resolve(home, wanted)
     served = "" if model.served_path == model.path else f", served from {model.served_path}"
     size = _size(model.path.stat().st_size)
@@ -165,13 +168,30 @@ def _data(home: Home) -> Check:
 def _database(home: Home) -> Check:
     if not home.db.exists():
         return Check("database", Status.OK, "is made at the first start")
+    size = _size(home.db.stat().st_size)
+    if cipher.is_encrypted(home.db):
+        return _encrypted(home, size)
     with closing(sqlite3.connect(f"{home.db.as_uri()}?mode=ro", uri=True)) as connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         remedy = "run `mynah stop`, and put a backup of mynah.db in its place"
         return Check("database", Status.MISSING, f"{home.db} is damaged: {verdict}", remedy)
-    return Check("database", Status.OK, f"schema {version}, {_size(home.db.stat().st_size)}, sound")
+    return Check("database", Status.OK, f"schema {version}, {size}, not encrypted (`mynah encrypt`), sound")
+
+
+def _encrypted(home: Home, size: str) -> Check:
+    try:
+        with closing(cipher.connect(home.db, 10.0)) as connection:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            broken = connection.execute("PRAGMA cipher_integrity_check").fetchone()
+    except PassphraseNeeded:
+        remedy = f"set {cipher.FROM_ENVIRONMENT} to have it checked"
+        return Check("database", Status.NOTE, f"encrypted, {size}, not looked into", remedy)
+    if broken is not None:
+        remedy = "run `mynah stop`, and `mynah restore` a backup"
+        return Check("database", Status.MISSING, f"{home.db} is damaged: {broken[0]}", remedy)
+    return Check("database", Status.OK, f"encrypted, schema {version}, {size}, sound")
 
 
 def _disk(home: Home) -> Check:

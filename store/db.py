@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from store import cipher
 from store.errors import DiskFull, HomeError, SchemaTooNew
 from store.home import PRIVATE_FILE, Home
 
@@ -39,6 +40,7 @@ class Store:
 
         Raises:
             HomeError: the file is not a database, or damaged.
+            EncryptionError: it is encrypted, and cannot be opened without the passphrase or the extra.
             SchemaTooNew: a newer Mynah wrote it; it is left untouched.
             DiskFull: there is no room for a migration.
         """
@@ -103,8 +105,8 @@ class Store:
 
 
 def _connect(home: Home) -> sqlite3.Connection:
-    connection = sqlite3.connect(home.db, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.row_factory = sqlite3.Row
+    connection = cipher.connect(home.db, BUSY_SECONDS)
+    connection.row_factory = cipher.row_factory(connection)
     connection.execute("PRAGMA journal_mode = WAL")
     # NORMAL loses at most the last transactions on a power cut, never on a killed process, and never integrity.
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -135,10 +137,11 @@ def explained(home: Home) -> Iterator[None]:
     """Turn SQLite's errors that an owner can mend into one line each."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+    except cipher.operational_errors() as error:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_FULL:
             raise DiskFull(_full(home)) from error
-        if error.sqlite_errorcode & 0xFF in (
+        if code & 0xFF in (
             sqlite3.SQLITE_IOERR,
             sqlite3.SQLITE_CANTOPEN,
             sqlite3.SQLITE_READONLY,
@@ -148,10 +151,10 @@ def explained(home: Home) -> Iterator[None]:
             raise HomeError(
                 f"cannot read or write {home.db} ({error}): check the disk and the file's owner"
             ) from error
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+        if code & 0xFF == sqlite3.SQLITE_BUSY:
             raise HomeError(f"{home.db} is busy for more than {BUSY_SECONDS:.0f} s: try again") from error
         raise
-    except sqlite3.DatabaseError as error:
+    except cipher.database_errors() as error:
         # Errors of the binding itself, such as a closed connection, carry no code.
         if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             raise HomeError(

@@ -7,6 +7,8 @@
     ├── HomeError               the data directory cannot be used as it is
     │   ├── HomeLocked          another process owns it
     │   └── DiskFull            nothing could be written, nothing was changed
+    ├── EncryptionError         a wrong passphrase, or the extra is not installed
+    │   └── PassphraseNeeded    nobody is there to be asked for it
     ├── SchemaTooNew            written by a newer Mynah, left untouched
     ├── ModelFileError          not a GGUF file, cut short, unreadable
     ├── AdapterFileError        not an adapter, of another model, damaged
@@ -55,6 +57,14 @@ class HomeLocked(HomeError):
 
 class DiskFull(HomeError):
     """The disk is full; the write was rolled back."""
+
+
+class EncryptionError(MynahError):
+    """The encrypted database cannot be opened; nothing is wrong with the data directory itself."""
+
+
+class PassphraseNeeded(EncryptionError):
+    """The database is encrypted and there is nobody to ask for its passphrase."""
 
 
 class SchemaTooNew(MynahError):

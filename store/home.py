@@ -11,7 +11,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,17 +92,47 @@ class Home:
             _private_dir(self.root)
             for part in (self.adapters, self.logs, self.scratch):
                 _private_dir(part)
-            for file in (self.db, self.host_json, self.activity):
-                if file.exists():
-                    _refuse_if_open(file, "chmod 600")
+            # Not each adapter and log: no one gets into their directories.
+            for path in sorted(self.root.iterdir()):
+                if path.is_symlink() or not path.is_dir():
+                    _refuse_if_open(path, "chmod 600")
+        self.finish_wiping()
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise HomeError(
                 f"cannot write to the data directory {self.root}: check its owner, or set MYNAH_HOME"
             )
         return self
 
+    def finish_wiping(self) -> None:
+        """Overwrite and remove what a replaced database left behind, also after a crash in the middle of it."""
+        for old in (self.db.with_name("mynah.db.old"), self.db.with_name("mynah.db-wal.old")):
+            live = old.with_suffix("")
+            if not old.exists():
+                continue
+            # The second name of a file that is still in use is only a name.
+            if not (live.exists() and old.samefile(live)):
+                with suppress(FileNotFoundError):
+                    descriptor = os.open(old, os.O_RDWR | os.O_CLOEXEC)
+                    try:
+                        wipe(descriptor)
+                    finally:
+                        os.close(descriptor)
+            old.unlink(missing_ok=True)
+
+
+def wipe(descriptor: int) -> None:
+    """Overwrite a file's bytes where they lie, as far as the file system lets us, and force that to the disk."""
+    left = os.fstat(descriptor).st_size
+    noise = os.urandom(1024 * 1024)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while left > 0:
+        left -= os.write(descriptor, noise[: min(left, len(noise))])
+    os.fsync(descriptor)
+
 
 def _private_dir(path: Path) -> None:
+    if path.is_symlink():
+        raise HomeError(_linked(path))
     if not path.exists():
         path.mkdir(mode=PRIVATE_DIR, parents=True)
         return
@@ -112,11 +142,27 @@ def _private_dir(path: Path) -> None:
 
 
 def _refuse_if_open(path: Path, remedy: str) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode)
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        # It was there a moment ago: another process ended.
+        return
+    if stat.S_ISLNK(found.st_mode):
+        raise HomeError(_linked(path))
+    if found.st_uid != os.geteuid():
+        raise HomeError(
+            f"{path} belongs to another user: run `chown` on it, or set MYNAH_HOME to a place of yours"
+        )
+    mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077:
         raise HomeError(
             f"{path} can be read by other users (mode {mode:04o}): run `{remedy} {path}` and start again"
         )
+
+
+def _linked(path: Path) -> str:
+    """A link can be turned to another place by whoever owns the directory it lies in."""
+    return f"{path} is a symbolic link: set MYNAH_HOME to {path.resolve()}, or put a directory in its place"
 
 
 @contextmanager

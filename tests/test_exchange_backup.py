@@ -174,8 +174,8 @@ class TestRestore:
             path.write_bytes(members["mynah.db"])
             with closing(sqlite3.connect(path)) as connection:
                 connection.executescript(
-                    "DROP TABLE origins; PRAGMA user_version = 1;"
-                    "DELETE FROM _sqlite_migrations WHERE name LIKE 'm002%'"
+                    "DROP TABLE origins; DROP TABLE events; DROP TABLE consents; DROP TABLE forgettings;"
+                    "PRAGMA user_version = 1; DELETE FROM _sqlite_migrations WHERE name NOT LIKE 'm001%'"
                 )
             members["mynah.db"] = path.read_bytes()
             relist(members, schema=1)

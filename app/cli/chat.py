@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from app.cli.session import service
+from store import cipher
 from store.errors import UsageError
 
 
@@ -17,6 +18,8 @@ def open_chat() -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the chat needs a terminal: use `mynah ask` in scripts and pipes")
     mynah = service()
+    # Asked now: once the chat is drawn nobody can be.
+    cipher.unlock(mynah.home.db)
     from app.tui.app import run
 
     return run(mynah)

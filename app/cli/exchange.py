@@ -149,7 +149,8 @@ def _summary(report: Report) -> str:
 def backup(file: Path, as_json: bool) -> None:
     """Save everything (conversations, ratings, adapters, settings) to the new FILE, also while Mynah runs.
 
-    FILE is a .tar.gz that is not encrypted and that only you can read.
+    FILE is a .tar.gz that only you can read. The database in it is encrypted where yours is, with the same passphrase;
+    adapters in it are not.
     """
     from store.exchange import backup as backups
 
@@ -173,13 +174,15 @@ def backup(file: Path, as_json: bool) -> None:
 def restore(file: Path, replace: bool, as_json: bool) -> None:
     """Put the backup in FILE back. It is checked first; nothing changes unless all of it is whole.
 
-    Stop the host first (`mynah stop`). What is there already is only replaced with --replace.
+    Stop the host first (`mynah stop`). What is there already is only replaced with --replace. The database is then
+    encrypted if it was so in the backup.
     """
     from store.exchange import restore as restoring
 
     made = restoring.restore(service().home, file, replace=replace)
     if made.kept_aside is not None:
         say(f"the database that could not be read is now {made.kept_aside}")
+    say(f"the database is {made.state}, as it was in the backup")
     data = {
         "conversations": made.conversations,
         "messages": made.messages,

@@ -13,6 +13,7 @@ import click
 
 from app.cli.output import emit, json_option
 from app.host.client import stop_host, stop_learner
+from store import cipher
 from store.home import Home
 
 
@@ -38,12 +39,15 @@ def serve(host: str, port: int, key_file: str | None, allow_origin: tuple[str, .
     It serves an OpenAI-compatible endpoint under /v1, and never ends for want of use. Programs on this machine
     need no key unless there is one; listening on any other address needs one.
     """
-    Home.default().open()
+    home = Home.default().open()
     command = [sys.executable, "-m", "app.host", "--foreground", "--host", host, "--port", str(port)]
     command += ["--key-file", key_file] if key_file is not None else []
     command += [word for origin in allow_origin for word in ("--allow-origin", origin)]
     sys.stdout.flush()
-    os.execv(sys.executable, command)
+    with cipher.handed_down(home.db) as (environment, descriptors):
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, True)
+        os.execve(sys.executable, command, environment)
 
 
 @click.command()

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 import click
 
 import app
+from app.cli.passphrase import ask, read_descriptor
+from store import cipher
 from store.errors import Interrupted, MynahError
 from store.home import PRIVATE_FILE, Home
 
@@ -30,6 +32,8 @@ COMMANDS: dict[str, str] = {
     "export": "app.cli.exchange:export",
     "backup": "app.cli.exchange:backup",
     "restore": "app.cli.exchange:restore",
+    "encrypt": "app.cli.encryption:encrypt",
+    "decrypt": "app.cli.encryption:decrypt",
     "models": "app.cli.models:models",
     "serve": "app.cli.host:serve",
     "stop": "app.cli.host:stop",
@@ -76,12 +80,20 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(app.__version__, prog_name="mynah", message="%(prog)s %(version)s")
+@click.option(
+    "--passphrase-fd",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Read the passphrase of an encrypted database from this descriptor.",
+)
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, passphrase_fd: int | None) -> None:
     """Chat with a model on your own machine, which learns from what you correct.
 
     Without a command, the chat opens. Data goes to standard output, everything else to standard error.
     """
+    cipher.ask_with(ask)
+    cipher.give(None if passphrase_fd is None else read_descriptor(passphrase_fd))
     if ctx.invoked_subcommand is None:
         from app.cli.chat import open_chat
 

@@ -24,9 +24,11 @@ from typing import IO, Any
 
 from app.host.events import Failed, Queued, Started, Token, TurnEvent, TurnRequest, failure_of, from_wire
 from app.host.processes import end, holder
+from store import cipher
 from store.errors import (
     ContextOverflow,
     DiskFull,
+    EncryptionError,
     HomeError,
     HostUnavailable,
     MynahError,
@@ -304,14 +306,14 @@ def stop_learner(home: Home) -> bool:
 
 def _spawn(home: Home, deadline: float) -> dict[str, Any]:
     """Start a detached host and read the one line it says about itself."""
-    environment = {**os.environ, "MYNAH_HOME": str(home.root)}
-    with _log(home) as log:
+    with _log(home) as log, cipher.handed_down(home.db) as (environment, descriptors):
         process = subprocess.Popen(
             host_command(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment,
+            env={**environment, "MYNAH_HOME": str(home.root)},
+            pass_fds=descriptors,
             cwd=Path(__file__).resolve().parents[2],
             start_new_session=True,
         )
@@ -375,7 +377,7 @@ def _wait_for_other(home: Home, deadline: float) -> HostClient | None:
 
 _KINDS: dict[str, type[MynahError]] = {
     kind.__name__: kind
-    for kind in (ContextOverflow, DiskFull, HomeError, HostUnavailable, NotFound, UsageError)
+    for kind in (ContextOverflow, DiskFull, EncryptionError, HomeError, HostUnavailable, NotFound, UsageError)
 }
 
 

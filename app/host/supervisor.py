@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.host.processes import holder
-from store import consent, runs, settings, signals, units
+from store import cipher, consent, runs, settings, signals, units
 from store.db import Store
 from store.errors import MynahError
 from store.home import Home
@@ -193,16 +193,18 @@ class Supervisor:
             self._home.logs / "learner.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
         try:
-            return subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=descriptor,
-                stderr=descriptor,
-                env={**os.environ, "MYNAH_HOME": str(self._home.root)},
-                cwd=Path(__file__).resolve().parents[2],
-                # A Ctrl-C meant for the host must not cut a learning run off.
-                start_new_session=True,
-            )
+            with cipher.handed_down(self._home.db) as (environment, descriptors):
+                return subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=descriptor,
+                    stderr=descriptor,
+                    env={**environment, "MYNAH_HOME": str(self._home.root)},
+                    pass_fds=descriptors,
+                    cwd=Path(__file__).resolve().parents[2],
+                    # A Ctrl-C meant for the host must not cut a learning run off.
+                    start_new_session=True,
+                )
         finally:
             os.close(descriptor)
 

@@ -5,7 +5,9 @@ writer; `VACUUM INTO` would be smaller, but may renumber the rows that the full-
 immutable and named by content, so after the database it is enough to copy the ones it names. If one is deleted in
 between, the copy is begun again. A manifest with the hash of every file comes first in the archive.
 
-A backup holds what the owner said, unencrypted: mode 0600, whole or not at all.
+A backup holds what the owner said, so it has mode 0600 and is whole or not there. The copy of an encrypted database is
+encrypted with the same passphrase, and adapters are not, as in the data directory. What is not to be kept in history
+is not kept in a backup either.
 """
 
 from __future__ import annotations
@@ -14,16 +16,17 @@ import hashlib
 import io
 import json
 import shutil
-import sqlite3
 import tarfile
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.db import SCHEMA_VERSION, Store, explained
+from store import cipher, consent
+from store.db import BUSY_SECONDS, SCHEMA_VERSION, Store, explained
 from store.errors import HomeError, UsageError
 from store.files import whole_file
+from store.home import Home
 from store.ids import now
 from store.types import AdapterState
 
@@ -67,15 +70,19 @@ def write(store: Store, target: Path, version: str) -> Contents:
 
 def _snapshot(store: Store, scratch: Path) -> Path:
     """A directory with a copy of the database and the adapters it counts on."""
+    key = cipher.key_of(store.home.db)
     for number in range(_TRIES):
         made = scratch / str(number)
         (made / ADAPTERS).mkdir(parents=True)
-        with closing(sqlite3.connect(made / DATABASE)) as copy:
+        with closing(cipher.open_with(made / DATABASE, key, BUSY_SECONDS)) as copy:
             store.conn.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
             rows = copy.execute(
                 "SELECT id FROM adapters WHERE state != ?", (AdapterState.DELETED,)
             ).fetchall()
+        with Store.open(Home(made)) as copied:
+            consent.sweep(copied, idle_seconds=0.0)
+            copied.conn.execute("PRAGMA journal_mode = DELETE")
         try:
             for (adapter,) in rows:
                 # The files of one that was rejected may have been cleared away long before.
@@ -100,7 +107,7 @@ def _link(directory: Path, target: Path) -> None:
 
 
 def _counts(database: Path) -> tuple[int, int]:
-    with closing(sqlite3.connect(database)) as connection:
+    with closing(cipher.connect(database, BUSY_SECONDS)) as connection:
         conversations, messages = (
             connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("conversations", "messages")

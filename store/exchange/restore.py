@@ -3,7 +3,8 @@
 Everything is unpacked beside the data directory's live files and checked there (hashes, SQLite's own integrity
 check, the schema's version, no name that leads elsewhere). Adapters are moved in first, under names that say what is
 in them, so they disturb nothing; then the database is written over the live one by SQLite's backup call, which is
-one transaction of the target. A process killed at any moment leaves the old contents or the new.
+one transaction of the target. Where either of them is encrypted the file is replaced instead, by one rename, and the
+home is then encrypted as the backup was. A process killed at any moment leaves the old contents or the new.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import hashlib
 import json
 import re
 import shutil
-import sqlite3
 import tarfile
 import tempfile
 import zlib
@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from store.db import SCHEMA_VERSION, Store, explained
+from store import cipher, encryption
+from store.db import BUSY_SECONDS, SCHEMA_VERSION, Store, explained
+from store.encryption import State
 from store.errors import ExchangeFileError, HomeError, NotFound, SchemaTooNew, UsageError
 from store.exchange.backup import ADAPTERS, DATABASE, FORM, MANIFEST, file_hash
 from store.home import PRIVATE_DIR, Home, locked
@@ -37,13 +39,14 @@ _HOLDS = ("conversations", "signals", "adapters", "decisions", "settings")
 
 @dataclass(frozen=True)
 class Restored:
-    """What was put back. ``kept_aside`` is where a database that could not be read was moved."""
+    """What was put back, and how it lies now. ``kept_aside`` is where a database that could not be read was moved."""
 
     conversations: int
     messages: int
     adapters: int
     created: str
     kept_aside: Path | None
+    state: State
 
 
 def restore(home: Home, source: Path, *, replace: bool) -> Restored:
@@ -73,7 +76,9 @@ def restore(home: Home, source: Path, *, replace: bool) -> Restored:
         adapters = _install_adapters(home, made / ADAPTERS)
         _write_over(home, made / DATABASE)
         _clear_adapters(home, adapters)
-    return Restored(*counts, len(adapters), str(manifest.get("created", "")), kept_aside)
+    return Restored(
+        *counts, len(adapters), str(manifest.get("created", "")), kept_aside, encryption.state(home)
+    )
 
 
 def _refuse_unless_empty(home: Home, replace: bool) -> bool:
@@ -166,11 +171,11 @@ def _unpack_one(held: IO[bytes], target: Path, said: dict[str, Any], source: Pat
 
 def _check_database(copy: Path, source: Path) -> None:
     try:
-        with closing(sqlite3.connect(copy)) as connection:
+        with closing(cipher.connect(copy, BUSY_SECONDS)) as connection:
             verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             broken = connection.execute("PRAGMA foreign_key_check").fetchone()
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-    except sqlite3.DatabaseError as error:
+    except cipher.database_errors() as error:
         raise ExchangeFileError(f"the database in {source} cannot be read ({error})") from error
     if verdict != "ok" or broken is not None or version < 1:
         raise ExchangeFileError(f"the database in {source} is damaged ({verdict})")
@@ -220,7 +225,12 @@ def _hashes(directory: Path) -> dict[str, str]:
 
 
 def _write_over(home: Home, copy: Path) -> None:
-    with Store.open(home) as live, closing(sqlite3.connect(copy)) as restored:
+    Store.open(home).close()
+    if encryption.state(home) is State.ENCRYPTED or cipher.is_encrypted(copy):
+        with encryption.exclusive(home, cipher.key_of(home.db)):
+            encryption.put_in_place(home, copy)
+        return
+    with Store.open(home) as live, closing(cipher.connect(copy, BUSY_SECONDS)) as restored:
         restored.backup(live.conn)
 
 
