@@ -3,9 +3,10 @@
 It is told what to do by the last message of the user, so one program serves every test and no test needs to
 configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one token each), ``slow N`` (the same,
 0.05 s each), ``hang N`` (the same, 1 s each), ``fail N`` (a fault after N tokens), ``memory N`` (the same, out of
-memory), ``bytes TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces),
-``version`` (what is attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to),
-``system`` (its system prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
+memory), ``quote TEXT`` (a fault whose words are the question), ``unfit`` (the same, before it is queued), ``bytes
+TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces), ``version`` (what is
+attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to), ``system`` (its system
+prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
 ``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
 conversations shows.
 

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.host.benches import BASE, Bench, Benches, Version
+from app.host.benches import Bench, Benches, Version
 from app.host.generation import Place, carry_out
 from app.host.jobs import Job, Priority, Serve
 from app.host.prefix import PrefixCache
