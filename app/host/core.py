@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from app.host.jobs import Exactly, Job, Priority, Recorder, Serve
 from app.host.requests import Limits
 from app.host.runtime import Runtime
 from app.host.supervisor import Supervisor
+from app.model.renderer import Fitted, Turn
 from store import ids
 from store.activity import Activity
 from store.db import Store
@@ -60,7 +61,24 @@ class Ask:
     keep: Keep = Keep.RECORD
     window: Window = Window.DROP_OLDEST
     serve: Serve | Exactly = Serve.ACTIVE
+    likeliest: int | None = None
     stops: tuple[str, ...] = ()
+    grammar: str | None = None
+
+
+def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Window) -> Fitted:
+    """The prompt of a conversation with room for a reply of ``reserve`` tokens.
+
+    Raises:
+        ContextOverflow: it does not fit, or not whole where that is wanted.
+    """
+    fitted = runtime.fit(turns, reserve)
+    if fitted.left_out and window is Window.REFUSE:
+        raise ContextOverflow(
+            f"the prompt is too long for the model's window of {runtime.info.context} tokens: "
+            "send less of the conversation"
+        )
+    return fitted
 
 
 class Host:
@@ -110,11 +128,7 @@ class Host:
         question = ask.read(store)
         context = self.runtime.info.context
         reserve = max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
-        fitted = self.runtime.fit(question.turns, reserve)
-        if fitted.left_out and ask.window is Window.REFUSE:
-            raise ContextOverflow(
-                f"this conversation is longer than the model's window of {context} tokens: send less of it"
-            )
+        fitted = prompt_of(self.runtime, question.turns, reserve, ask.window)
         recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
         return Job(
             id=ids.new_id("j"),
@@ -126,7 +140,9 @@ class Host:
             recorder=recorder,
             sink=sink,
             stops=ask.stops,
+            grammar=ask.grammar,
             serve=ask.serve,
+            likeliest=ask.likeliest,
             left_out=fitted.left_out,
             created=arrived,
         )
