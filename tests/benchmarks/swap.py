@@ -16,6 +16,7 @@ import statistics
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -127,7 +128,7 @@ def _p99(values: list[float]) -> float:
     return sorted(values)[min(len(values) - 1, int(0.99 * len(values)))]
 
 
-_RANKS = {"median": statistics.median, "p99": _p99}
+_RANKS: dict[str, Callable[[list[float]], float]] = {"median": statistics.median, "p99": _p99}
 
 
 def mixed(programs: Programs, store: Store, base_hash: str) -> int:
