@@ -141,6 +141,10 @@ def test_many_questions_do_not_take_the_place_of_what_lies_half_written(home: Ho
         for number in range(6):
             assert at.ask(f"echo {number} " + "word " * 30).done().text.startswith(f"{number} word")
         assert len(low.done().text.split()) == 150
+        prompt = list(low.job.prompt)
+        assert any(
+            held[: len(prompt)] == prompt and len(held) > len(prompt) + 140 for held in at.runtime.lane.held
+        )
 
 
 def test_time_spent_lying_does_not_count_as_slowness(home: Home) -> None:

@@ -31,6 +31,7 @@ from tests.benchmarks.kill import home_of_its_own, install_random
 QUESTION = "What is a mynah, and what does it eat? Please answer in two sentences."
 _TOKENS = 16
 _VERSIONS = 4
+_GAP_SECONDS = 0.7
 
 Reply = tuple[str | None, str, str]
 """The version that made it, the question, and the text."""
@@ -107,6 +108,8 @@ def swaps(
     """A person's turns, in turn right after a swap and without one."""
     after, without, wrong = [], [], 0
     for number in range(count):
+        # So that the programs come to their turn: a person goes before them.
+        time.sleep(_GAP_SECONDS)
         adapters.use(store, base_hash, versions[number % len(versions)])
         seconds, adapter = first_text(client)
         wrong += adapter != versions[number % len(versions)]
