@@ -134,6 +134,20 @@ def test_what_gives_way_goes_on_where_it_was(home: Home) -> None:
     assert [len(text.split()) for text in texts] == [30, 20, 10]
 
 
+def test_many_questions_do_not_take_the_place_of_what_lies_half_written(home: Home) -> None:
+    """More conversations than there are sequences, while one reply waits in one of them."""
+    with desk(home, token_seconds=0.01) as at:
+        low = at.ask("count 150", client="a", priority=Priority.BACKGROUND)
+        low.tokens(2)
+        for number in range(6):
+            assert at.ask(f"echo {number} " + "word " * 30).done().text.startswith(f"{number} word")
+        assert len(low.done().text.split()) == 150
+        prompt = list(low.job.prompt)
+        assert any(
+            held[: len(prompt)] == prompt and len(held) > len(prompt) + 140 for held in at.runtime.lane.held
+        )
+
+
 def test_time_spent_lying_does_not_count_as_slowness(home: Home) -> None:
     clock = Clock()
     with desk(home, clock, token_seconds=0.1) as at:

@@ -184,6 +184,7 @@ class Host:
                 if version.adapter is not None
                 else None
             ),
+            "contexts": engine.contexts,
             "queue": engine.queue,
             "generating": engine.generating,
             "tokens_per_second": round(engine.tokens_per_second, 2),

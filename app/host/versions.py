@@ -74,7 +74,8 @@ class Versions:
         if serving.adapter is None:
             return BASE
         # To three digits: the strength is a setting that people choose, and equal ones must make one version.
-        scale = round(serving.scale * float(settings.get(self._store, settings.ADAPTER_STRENGTH)), 3)
+        strength = min(1.0, float(settings.get(self._store, settings.ADAPTER_STRENGTH)))
+        scale = round(serving.scale * strength, 3)
         return Version(serving.adapter.id, serving.adapter.version, scale) if scale > 0.0 else BASE
 
     def file(self, version: Version) -> Path | None:
