@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.host.prefix import PrefixCache
 from app.host.jobs import Exactly, Priority, Serve
+from app.host.prefix import PrefixCache
 from app.host.runtime import BrokenOff
 from app.host.trace import Batch, Traced, cut, evaluate_as_recorded, positions
 from store import settings, trajectory

@@ -49,9 +49,10 @@ class Soak:
         """Ask something; now and then change the version; keep no more than six at once."""
         if self._rng.random() < 0.05:
             self._swap()
+        runtime = self._at.runtime
         if number % 100 == 0:
             # The script's own records, which would hide what the engine keeps.
-            for record in (self._at.runtime.evaluated, self._at.runtime.samplings, self._at.runtime.grammars):
+            for record in (runtime.evaluated, runtime.samplings, runtime.grammars, runtime.drawn_from):
                 record.clear()
         self._ask(number)
         while len(self._open) > self._rng.randrange(6):
