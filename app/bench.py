@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +34,8 @@ from store.types import RunOutcome, RunState, SignalKind, Trigger
 
 IDLE = "idle"
 _REPLY_TOKENS = 64
+_ROOM = 1024
+"""Tokens of the window for question and reply, beside what stands before."""
 _RUN_SECONDS = 900.0
 _WORKING_CORES = 0.3
 """A learner that used more than this in the pause before a question was in the middle of a step when it came."""
@@ -80,11 +82,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--units", type=int, default=8, help=f"corrections per learning run, at most {len(_TOPICS)}"
     )
+    parser.add_argument(
+        "--context", type=int, default=0, help="tokens of conversation that stand before each question"
+    )
     given = parser.parse_args(arguments)
     # Ends like Ctrl-C: the host and the learner of this measurement must not outlive it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _home_of_its_own() as home:
-        result = interference(home, given.gap, given.units)
+        result = interference(home, given.gap, given.units, given.context)
     if given.json:
         sys.stdout.write(json.dumps(result, indent=1) + "\n")
     else:
@@ -108,8 +113,11 @@ def _home_of_its_own() -> Iterator[Home]:
                 os.environ["MYNAH_HOME"] = before
 
 
-def interference(home: Home, longest_gap: float, units: int) -> dict[str, Any]:
-    """Measure a learning run left alone, then one with a chat beside it."""
+def interference(home: Home, longest_gap: float, units: int, context: int = 0) -> dict[str, Any]:
+    """Measure a learning run left alone, then one with a chat of ``context`` tokens beside it."""
+    with Store.open(home) as store:
+        window = int(settings.get(store, settings.CONTEXT))
+        settings.put(store, settings.CONTEXT, max(window, context + _ROOM))
     client = ensure_host(home)
     with Store.open(home) as store:
         settings.put(store, settings.LEARNING_PAUSED, True)
@@ -120,15 +128,18 @@ def interference(home: Home, longest_gap: float, units: int) -> dict[str, Any]:
         _say("teaching the second lesson …")
         _teach(client, store, "second", units)
         _say("a learning run beside a chat …")
-        with _Chat(client, home, longest_gap) as chat:
+        with _Chat(client, home, longest_gap, _history(context)) as chat:
             beside = _run(client, store, chat.turn, lambda: chat.stopped_seconds)
             samples = chat.samples
         status = client.status()
+        memory = {"host": _peak_megabytes(int(status["pid"])), "learner": chat.learner_megabytes}
     idle = [sample for sample in samples if sample.state == IDLE]
     loaded = [sample for sample in samples if sample.state != IDLE]
     pairs = list(zip(loaded, idle, strict=True))
     return {
         "machine": {"cores": os.cpu_count(), "threads": status["threads"], "model": status["model"]},
+        "context_tokens": context,
+        "peak_memory_mb": {**memory, "contexts": status["contexts"]},
         "idle": _summary(idle),
         "learning": _summary(loaded),
         "ratio": _ratios(pairs),
@@ -151,11 +162,22 @@ def _teach(client: HostClient, store: Store, lesson: str, units: int) -> None:
         signals.record(store, str(done.message), SignalKind.CORRECTION, text=_TARGET.format(topic=topic))
 
 
-def _ask(client: HostClient, text: str, *, keep: bool) -> tuple[Done, float]:
+def _history(tokens: int) -> list[dict[str, str]]:
+    """An earlier exchange of about so many tokens: the words are one token each."""
+    if not tokens:
+        return []
+    words = " ".join(_TOPICS[index % len(_TOPICS)] for index in range(tokens))
+    return [{"role": "user", "content": words}, {"role": "assistant", "content": "A list of words."}]
+
+
+def _ask(
+    client: HostClient, text: str, *, keep: bool, history: Sequence[dict[str, str]] = ()
+) -> tuple[Done, float]:
     """A reply, and the seconds until its first text."""
     request = TurnRequest(
         text=text,
         incognito=not keep,
+        incognito_turns=list(history),
         sampler={"temperature": 0.7, "seed": 7, "max_tokens": _REPLY_TOKENS},
         base=True,
     )
@@ -172,8 +194,12 @@ def _ask(client: HostClient, text: str, *, keep: bool) -> tuple[Done, float]:
 class _Chat:
     """A person who asks something new after a random pause; every second time the learner is stopped meanwhile."""
 
-    def __init__(self, client: HostClient, home: Home, longest_gap: float) -> None:
+    def __init__(
+        self, client: HostClient, home: Home, longest_gap: float, history: list[dict[str, str]]
+    ) -> None:
         self._client = client
+        self._history = history
+        self.learner_megabytes = 0
         self._home = home
         self._rng = random.Random(1)
         self._longest_gap = longest_gap
@@ -182,6 +208,9 @@ class _Chat:
         self.stopped_seconds = 0.0
 
     def __enter__(self) -> _Chat:
+        if self._history:
+            # The first turn of a long conversation is slow for whoever asks it, learner or not.
+            _ask(self._client, "Ready?", keep=False, history=self._history)
         return self
 
     def __exit__(
@@ -209,7 +238,7 @@ class _Chat:
         topic = self._rng.choice(_TOPICS)
         began = time.monotonic()
         text = f"Question {len(self.samples)}: tell me a long story about {topic}, please."
-        done, first = _ask(self._client, text, keep=False)
+        done, first = _ask(self._client, text, keep=False, history=self._history)
         spent = time.monotonic() - began
         sample = Sample(
             state=state,
@@ -219,6 +248,9 @@ class _Chat:
             cores_during=max(_cpu_seconds(self._home) - at_question, 0.0) / spent,
         )
         self.samples.append(sample)
+        learner = holder(self._home.learner_lock)
+        if learner is not None:
+            self.learner_megabytes = max(self.learner_megabytes, _peak_megabytes(learner))
         _say(
             f"{sample.state:<10} {sample.tokens_per_second:6.1f} tokens/s, first token {sample.first_token:.3f} s, "
             f"learner {sample.cores_before:.2f} cores before, {sample.cores_during:.2f} during"
@@ -283,6 +315,15 @@ def _cpu_seconds(home: Home) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def _peak_megabytes(pid: int) -> int:
+    """The most memory a process has had; 0 where that is not known."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
 def _by_state(pairs: list[_Pair]) -> dict[str, list[_Pair]]:
     groups: dict[str, list[_Pair]] = {}
     for pair in pairs:
@@ -336,6 +377,8 @@ def _print(result: dict[str, Any]) -> None:
         f"the learner keeps {learner['keeps']:.0%} of its pace and used {learner['cores_during_replies']:.2f} cores "
         "during replies"
     )
+    memory = result["peak_memory_mb"]
+    lines.append(f"memory: host {memory['host']} MB, learner {memory['learner']} MB at their peaks")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

@@ -44,6 +44,7 @@ class By(StrEnum):
 
     OWNER = "owner"
     IMPORT = "import"
+    PROGRAM = "program"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,14 @@ from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role, 
 
 TITLE_LENGTH = 60
 
+PROGRAM = "api"
+"""The source of conversations that programs have over the endpoint."""
+
+ASIDE = "aside"
+"""The source of conversations that a program kept out of learning: no other transcript is matched to them."""
+
+_MOST_ALIKE = 50
+
 
 @dataclass(frozen=True)
 class Message:
@@ -406,11 +414,19 @@ def delete(store: Store, conversation: str) -> None:
 
 
 def by_path(store: Store, digest: str) -> Message | None:
-    """The newest finished message whose whole path has this hash, or None."""
-    row = store.conn.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE path_hash = ? ORDER BY rowid DESC LIMIT 1", (digest,)
-    ).fetchone()
-    return None if row is None else _message(row)
+    """The newest finished message whose whole path has this hash, or None; asides are not looked at."""
+    found = all_by_path(store, digest)
+    return found[0] if found else None
+
+
+def all_by_path(store: Store, digest: str, *, asides: bool = False) -> list[Message]:
+    """The finished messages whose whole path has this hash, newest first; in asides alone, or in all but asides."""
+    rows = store.conn.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE path_hash = ? AND (? = (SELECT source = ? FROM conversations "
+        "WHERE conversations.id = messages.conversation)) ORDER BY messages.rowid DESC LIMIT ?",
+        (digest, asides, ASIDE, _MOST_ALIKE),
+    )
+    return [_message(row) for row in rows]
 
 
 def path_hash(parent: str, role: Role, text: str) -> str:

@@ -14,7 +14,10 @@ MIN_UNITS: Final = "learning.min_units"
 IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
 HOST_IDLE_SECONDS: Final = "host.idle_seconds"
 CONTEXT: Final = "host.context"
+WARM_CONVERSATIONS: Final = "host.warm_conversations"
+WARM_ON_DISK: Final = "host.warm_on_disk"
 PINNED: Final = "adapter.pinned"
+ADAPTER_STRENGTH: Final = "adapter.strength"
 THREADS: Final = "host.threads"
 SYSTEM_PROMPT: Final = "chat.system_prompt"
 PRIVACY_WORDS: Final = "privacy.words"
@@ -32,7 +35,10 @@ DEFAULTS: Final[dict[str, Any]] = {
     IDLE_LEARN_SECONDS: 120.0,
     HOST_IDLE_SECONDS: 600.0,
     CONTEXT: 4096,
+    WARM_CONVERSATIONS: 4,
+    WARM_ON_DISK: False,
     PINNED: None,
+    ADAPTER_STRENGTH: 1.0,
     THREADS: None,
     SYSTEM_PROMPT: "You are a helpful AI assistant named Mynah.",
     PRIVACY_WORDS: [],

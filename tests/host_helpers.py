@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from typing import Any
 from app.host.capture import Incognito, StoreRecorder
 from app.host.engine import Engine
 from app.host.events import Done, Failed, Started, Token, TurnEvent
-from app.host.jobs import Job, Priority, Recorder, Sampling, Serve
+from app.host.jobs import Exactly, Job, Priority, Recorder, Sampling, Serve
 from app.model.renderer import Turn
 from store import adapters, conversations, ids
 from store.db import Store
@@ -42,6 +44,11 @@ class Answer:
         assert isinstance(event, Started)
         return event
 
+    @property
+    def message(self) -> str | None:
+        """The row of a reply that has started."""
+        return next(event.message for event in self.seen if isinstance(event, Started))
+
     def tokens(self, count: int) -> None:
         for _ in range(count):
             self.until(lambda event: isinstance(event, Token))
@@ -61,11 +68,43 @@ class Answer:
         return "".join(event.text for event in self.seen if isinstance(event, Token))
 
 
+class Clock:
+    """Time that passes only while something is computed; and what is to happen at a moment of it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._at: list[tuple[float, Callable[[], object]]] = []
+        self._guard = threading.RLock()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        with self._guard:
+            self.now += seconds
+            due = [each for each in self._at if each[0] <= self.now]
+            self._at = [each for each in self._at if each[0] > self.now]
+            for _, action in due:
+                action()
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do something when so much time has passed, in the thread that computes then."""
+        with self._guard:
+            self._at.append((self.now + seconds, action))
+
+
 class Desk:
     """Asks an engine, with the store's own rows around it."""
 
-    def __init__(self, home: Home, store: Store, engine: Engine, runtime: Any) -> None:
-        self.home, self.store, self.engine, self.runtime = home, store, engine, runtime
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        engine: Engine,
+        runtime: Any,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.home, self.store, self.engine, self.runtime, self.clock = home, store, engine, runtime, clock
 
     def ask(
         self,
@@ -78,14 +117,20 @@ class Desk:
         temperature: float = 0.4,
         max_tokens: int = 512,
         stops: tuple[str, ...] = (),
-        serve: Serve = Serve.ACTIVE,
-        adapter: str | None = None,
+        serve: Serve | Exactly = Serve.ACTIVE,
         incognito: bool = False,
         recorder: Recorder | None = None,
+        grammar: str | None = None,
+        note: Callable[[TurnEvent], None] = lambda _event: None,
     ) -> Answer:
         turns = [*before, Turn(Role.USER, text)]
         fitted = self.runtime.fit(turns, 4)
         events: queue.Queue[TurnEvent] = queue.Queue()
+
+        def sink(event: TurnEvent) -> None:
+            note(event)
+            events.put(event)
+
         if recorder is None:
             recorder = Incognito() if incognito else self.saved(text, conversation)
         job = Job(
@@ -96,11 +141,12 @@ class Desk:
             sampling=Sampling(temperature=temperature),
             max_tokens=max_tokens,
             recorder=recorder,
-            sink=events.put,
+            sink=sink,
             stops=stops,
             serve=serve,
-            adapter=adapter,
             left_out=fitted.left_out,
+            grammar=grammar,
+            created=self.clock(),
         )
         self.engine.submit(job)
         return Answer(job, events)
@@ -121,14 +167,18 @@ class Desk:
 
 
 @contextmanager
-def desk(home: Home, **options: float) -> Iterator[Desk]:
+def desk(home: Home, clock: Clock | None = None, **options: float) -> Iterator[Desk]:
     """An engine that works, on a home of its own."""
-    runtime = ScriptedRuntime(**options)  # type: ignore[arg-type]
-    engine = Engine(runtime, home)
+    if clock is None:
+        runtime = ScriptedRuntime(**options)  # type: ignore[arg-type]
+        engine = Engine(runtime, home)
+    else:
+        runtime = ScriptedRuntime(**options, pause=clock.pause)  # type: ignore[arg-type]
+        engine = Engine(runtime, home, clock)
     with Store.open(home) as store:
         engine.start()
         try:
-            yield Desk(home, store, engine, runtime)
+            yield Desk(home, store, engine, runtime, clock or time.monotonic)
         finally:
             engine.close(WAIT)
             assert runtime.closed

@@ -5,8 +5,10 @@ configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one t
 0.05 s each), ``hang N`` (the same, 1 s each), ``fail N`` (a fault after N tokens), ``memory N`` (the same, out of
 memory), ``quote TEXT`` (a fault whose words are the question), ``unfit`` (the same, before it is queued), ``bytes
 TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces), ``version`` (what is
-attached), ``turns`` (how many turns it was given). Any other message is answered with ``You said: …``. It reads the
-question out of the tokens of the sequence it was given, so a cache that mixes up conversations shows.
+attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to), ``system`` (its system
+prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
+``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
+conversations shows.
 
 To start a host on it for the commands of a test: ``with scripted_host(home): …``.
 """
@@ -17,14 +19,15 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from app.host.client import HostClient, running_host, stop_host
 from app.host.jobs import Sampling
-from app.host.runtime import ModelInfo
+from app.host.runtime import BrokenOff, ModelInfo
 from app.model.renderer import Fitted, Renderer, Turn
 from store.errors import AdapterFileError
 from store.home import Home
@@ -79,24 +82,41 @@ class ByteVocab:
 
 
 class ScriptedRuntime:
-    """Implements `app.host.runtime.Runtime`; keeps a record of what was asked of it."""
+    """Implements `app.host.runtime.Runtime`; keeps a record of what was asked of it.
+
+    ``pause`` is how time passes while something is computed: with a clock that a test turns, no time at all.
+    """
 
     chunk = 64
     sequences = 3
 
-    def __init__(self, context: int = 4096, token_seconds: float = 0.0, batch_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        context: int = 4096,
+        token_seconds: float = 0.0,
+        batch_seconds: float = 0.0,
+        pause: Callable[[float], None] = time.sleep,
+        most_lanes: int = 3,
+    ) -> None:
         self.info = ModelInfo(MODEL, BASE_HASH, "scripted", context, "t" * 16, 1, 1, "script 1")
         self.vocab = ByteVocab()
         self.renderer = Renderer(self.vocab, None)
         self.stop_strings = self.renderer.stop_strings
         self.token_seconds = token_seconds
         self.batch_seconds = batch_seconds
-        self.held: list[list[int]] = [[] for _ in range(self.sequences)]
-        self.last = 0
-        self.attached: str | None = None
+        self.pause = pause
+        self.most_lanes = most_lanes
         self.evaluated: list[tuple[int, int, int]] = []
         self.samplings: list[Sampling] = []
+        self.grammars: list[str | None] = []
+        self.drawn_from: list[tuple[list[int], list[tuple[int, int]]]] = []
+        """Of each reply the tokens it goes on from, and for each its place in an evaluation, and the size of that."""
         self.closed = False
+        self.lanes: list[ScriptedLane] = []
+        self.lane = ScriptedLane(self)
+
+    def spare_lane(self) -> ScriptedLane | None:
+        return ScriptedLane(self) if len(self.lanes) < self.most_lanes else None
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         if turns[-1].content.startswith("unfit"):
@@ -112,41 +132,97 @@ class ScriptedRuntime:
     def piece(self, token: int) -> bytes:
         return self.vocab.piece(token)
 
+    def close(self) -> None:
+        self.closed = True
+
+
+class ScriptedLane:
+    """Implements `app.host.runtime.Lane`."""
+
+    def __init__(self, runtime: ScriptedRuntime) -> None:
+        self.runtime = runtime
+        self.sequences = runtime.sequences
+        self.held: list[list[int]] = [[] for _ in range(self.sequences)]
+        self.computed_by: list[list[str | None]] = [[] for _ in range(self.sequences)]
+        self.computed_in: list[list[tuple[int, int]]] = [[] for _ in range(self.sequences)]
+        self.last = 0
+        self.attached: str | None = None
+        self.interrupted = threading.Event()
+        self.closed = False
+        runtime.lanes.append(self)
+
     def attach(self, adapter: Path | None, scale: float) -> None:
         if adapter is not None and adapter.read_bytes() == BROKEN:
             raise AdapterFileError("its numbers are not numbers")
         self.attached = None if adapter is None else f"{adapter.parent.name}*{scale:g}"
 
     def evaluate(self, tokens: Sequence[int], position: int, sequence: int) -> None:
-        assert 0 < len(tokens) <= self.chunk
+        assert not self.closed
+        assert 0 < len(tokens) <= self.runtime.chunk
         assert position == len(self.held[sequence]), "positions must follow on one another"
-        assert position + len(tokens) <= self.info.context
-        time.sleep(self.batch_seconds if len(tokens) > 1 else 0.0)
+        assert position + len(tokens) <= self.runtime.info.context
+        assert set(self.computed_by[sequence]) <= {self.attached}, "what another version computed is no use"
+        self._compute(self.runtime.batch_seconds if len(tokens) > 1 else self.runtime.token_seconds)
         self.held[sequence] += tokens
+        self.computed_by[sequence] += [self.attached] * len(tokens)
+        self.computed_in[sequence] += [(place, len(tokens)) for place in range(len(tokens))]
         self.last = sequence
-        self.evaluated.append((sequence, position, len(tokens)))
+        self.runtime.evaluated.append((sequence, position, len(tokens)))
 
-    def sampler(self, sampling: Sampling) -> ScriptedSampler:
-        self.samplings.append(sampling)
-        return ScriptedSampler(self)
+    def _compute(self, seconds: float) -> None:
+        """Take so long, and end within a hundredth of a second when interrupted."""
+        for _ in range(round(seconds / _TICK)):
+            if self.interrupted.is_set():
+                raise BrokenOff
+            self.runtime.pause(_TICK)
+        if self.interrupted.is_set():
+            raise BrokenOff
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+
+    def proceed(self) -> None:
+        self.interrupted.clear()
+
+    def sampler(self, sampling: Sampling, grammar: str | None) -> ScriptedSampler:
+        self.runtime.samplings.append(sampling)
+        self.runtime.grammars.append(grammar)
+        self.runtime.drawn_from.append((list(self.held[self.last]), list(self.computed_in[self.last])))
+        return ScriptedSampler(self, grammar)
 
     def truncate(self, sequence: int, length: int) -> None:
         del self.held[sequence][length:]
+        del self.computed_by[sequence][length:]
+        del self.computed_in[sequence][length:]
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
         self.held[target] = self.held[source][:length]
+        self.computed_by[target] = self.computed_by[source][:length]
+        self.computed_in[target] = self.computed_in[source][:length]
+
+    def save(self, sequence: int) -> bytes:
+        return json.dumps(
+            [self.held[sequence], self.computed_by[sequence], self.computed_in[sequence]]
+        ).encode()
+
+    def restore(self, sequence: int, state: bytes) -> None:
+        self.held[sequence], self.computed_by[sequence], computed_in = json.loads(state)
+        self.computed_in[sequence] = [(place, size) for place, size in computed_in]
 
     def clear(self) -> None:
         self.held = [[] for _ in range(self.sequences)]
+        self.computed_by = [[] for _ in range(self.sequences)]
+        self.computed_in = [[] for _ in range(self.sequences)]
 
     def close(self) -> None:
         self.closed = True
+        self.runtime.lanes.remove(self)
 
     def asked(self) -> tuple[str, int]:
         """The last message of the user in the last evaluated sequence, and how many turns it holds."""
         tokens = self.held[self.last]
         starts = [index for index, token in enumerate(tokens) if token == START]
-        user = self.vocab.text(tokens[starts[-2] : starts[-1]])
+        user = self.runtime.vocab.text(tokens[starts[-2] : starts[-1]])
         return user.removeprefix("user\n").rstrip("\n"), len(starts) - 1
 
     def pieces_said(self) -> int:
@@ -155,7 +231,12 @@ class ScriptedRuntime:
         opened = max(index for index, token in enumerate(tokens) if token == START)
         return sum(token >= FIRST_PIECE for token in tokens[opened:])
 
-    def script(self) -> Iterator[bytes]:
+    def system(self) -> str:
+        """The system prompt in the last evaluated sequence."""
+        tokens = self.held[self.last]
+        return self.runtime.vocab.text(tokens[: tokens.index(END)]).removeprefix("system\n")
+
+    def script(self, grammar: str | None) -> Iterator[bytes]:
         """The pieces of the reply to what is in the last evaluated sequence."""
         asked, turns = self.asked()
         command, _, rest = asked.partition(" ")
@@ -163,26 +244,33 @@ class ScriptedRuntime:
             yield from _words(rest)
         elif command == "bytes":
             yield from (bytes([byte]) for byte in rest.encode())
-        elif command == "quote":
-            raise RuntimeError(f"cannot answer {asked!r}")
         elif command == "spell":
             yield from (b"fine", b"<|im", b"_en", b"d|>", b"never")
         elif command == "version":
             yield (self.attached or "base").encode()
+        elif command == "quote":
+            raise RuntimeError(f"cannot answer {asked!r}")
+        elif command == "grammar":
+            yield (grammar or "none").encode()
+        elif command == "system":
+            yield self.system().encode()
+        elif command == "raw":
+            yield from (rest[start : start + 10].encode() for start in range(0, len(rest), 10))
         elif command == "turns":
             yield str(turns).encode()
         elif command in _PACE:
-            yield from _numbers(command, int(rest or 10**9))
+            yield from _numbers(command, int(rest or 10**9), self.runtime.pause)
         else:
             yield from _words(f"You said: {asked}")
 
 
+_TICK = 0.01
 _PACE = {"count": 0.0, "slow": 0.05, "hang": 1.0, "forever": 0.002, "fail": 0.0, "memory": 0.0}
 
 
-def _numbers(command: str, count: int) -> Iterator[bytes]:
+def _numbers(command: str, count: int, pause: Callable[[float], None]) -> Iterator[bytes]:
     for number in range(1, count + 1):
-        time.sleep(_PACE[command])
+        pause(_PACE[command])
         yield f"{number} ".encode()
     if command == "fail":
         raise RuntimeError("the script says so")
@@ -196,17 +284,19 @@ def _words(text: str) -> Iterator[bytes]:
 
 
 class ScriptedSampler:
-    """Says what the runtime's script says."""
+    """Says what the lane's script says."""
 
-    def __init__(self, runtime: ScriptedRuntime) -> None:
-        self._runtime = runtime
+    def __init__(self, lane: ScriptedLane, grammar: str | None) -> None:
+        self._vocab = lane.runtime.vocab
         # A reply that goes on with another has its first pieces already.
-        self._script = islice(runtime.script(), runtime.pieces_said(), None)
+        self._script = islice(lane.script(grammar), lane.pieces_said(), None)
 
     def sample(self) -> tuple[int, float]:
-        time.sleep(self._runtime.token_seconds)
         piece = next(self._script, None)
-        return (END, -0.5) if piece is None else (self._runtime.vocab.token_of(piece), -0.25)
+        return (END, -0.5) if piece is None else (self._vocab.token_of(piece), -0.25)
+
+    def likeliest(self, count: int) -> list[tuple[int, float]]:
+        return [(ord("a") + place, -0.5 - place) for place in range(count)]
 
     def close(self) -> None:
         """Nothing to free."""

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from app.host import sse
 from app.host.lifecycle import Mode, Options, run
 from app.host.runtime import Runtime
 from store.db import Store
@@ -20,18 +21,24 @@ def main() -> int:
     parser.add_argument("--load-error")
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--batch-seconds", type=float, default=0.0)
+    parser.add_argument("--token-seconds", type=float, default=0.0)
     parser.add_argument("--learner", nargs="*", default=[sys.executable, "-c", ""])
     parser.add_argument("--foreground", action="store_true")
+    parser.add_argument("--key")
+    parser.add_argument("--origin", action="append", default=[])
+    parser.add_argument("--ping-seconds", type=float, default=sse.PING_SECONDS)
     given = parser.parse_args()
 
     def load(_store: Store) -> Runtime:
         time.sleep(given.load_seconds)
         if given.load_error:
             raise ModelFileError(given.load_error)
-        return ScriptedRuntime(given.context, batch_seconds=given.batch_seconds)
+        return ScriptedRuntime(given.context, given.token_seconds, given.batch_seconds)
 
     mode = Mode.FOREGROUND if given.foreground else Mode.DETACHED
-    return run(Home.default(), Options(mode=mode, learner=tuple(given.learner)), load)
+    sse.PING_SECONDS = given.ping_seconds
+    options = Options(mode=mode, key=given.key, origins=frozenset(given.origin), learner=tuple(given.learner))
+    return run(Home.default(), options, load)
 
 
 if __name__ == "__main__":

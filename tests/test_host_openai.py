@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import openai
 import pytest
-from openai.types.chat import ChatCompletion
 
 from app.host.client import HostClient
 from store import conversations, signals
 from store.db import Store
-from store.home import Home
 from store.types import MessageStatus, SignalKind
+from tests.endpoint_helpers import (
+    chat_body,
+    data_of,
+    module_host,
+    mynah,
+    openai_client,
+    raw,
+    say,
+    url_of,
+    user,
+)
 from tests.host_helpers import live_adapter
-from tests.scripted import MODEL, scripted_host
+from tests.scripted import MODEL
 
 OPTIONAL = [
     *(
@@ -40,19 +47,13 @@ OPTIONAL = [
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostClient]:
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("openai") / "home"
-        patch.setenv("MYNAH_HOME", str(root))
-        mask = os.umask(0o077)
-        with scripted_host(Home(root).open(), "--context", "1024") as client:
-            yield client
-        os.umask(mask)
+    with module_host(tmp_path_factory.mktemp("openai"), "--context", "1024") as client:
+        yield client
 
 
 @pytest.fixture
 def client(host: HostClient) -> Iterator[openai.OpenAI]:
-    url = f"http://127.0.0.1:{host.endpoint.port}/v1"
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
+    with openai_client(host) as made:
         yield made
 
 
@@ -60,43 +61,6 @@ def client(host: HostClient) -> Iterator[openai.OpenAI]:
 def store(host: HostClient) -> Iterator[Store]:
     with Store.open(host.home) as opened:
         yield opened
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def say(client: openai.OpenAI, *messages: dict[str, str], **options: Any) -> ChatCompletion:
-    sent: Any = list(messages)
-    answer = client.chat.completions.create(model=MODEL, messages=sent, **options)
-    assert isinstance(answer, ChatCompletion)
-    return answer
-
-
-def mynah(answer: object) -> dict[str, str]:
-    found = getattr(answer, "mynah", None)
-    assert isinstance(found, dict)
-    return found
-
-
-def raw(host: HostClient, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", host.endpoint.port, timeout=20)
-    try:
-        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.request(method, path, data, headers)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
-
-
-def chat_body(text: str = "echo hi", **fields: object) -> dict[str, object]:
-    return {"model": MODEL, "messages": [user(text)], **fields}
-
-
-def data_of(text: str) -> list[Any]:
-    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line.startswith("data: ")]
-    return [line if line == "[DONE]" else json.loads(line) for line in lines]
 
 
 def test_completion(client: openai.OpenAI, store: Store) -> None:
@@ -136,8 +100,7 @@ def test_stream_helper_of_the_client(client: openai.OpenAI) -> None:
 
 
 async def test_async_client(host: HostClient) -> None:
-    url = f"http://127.0.0.1:{host.endpoint.port}/v1"
-    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+    async with openai.AsyncOpenAI(base_url=url_of(host), api_key="none", max_retries=0) as client:
         stream = await client.chat.completions.create(
             model=MODEL, messages=[{"role": "user", "content": "count 5"}], stream=True
         )
@@ -238,12 +201,22 @@ def test_transcript_that_would_have_to_be_cut_is_refused(client: openai.OpenAI, 
     ("fields", "param"),
     [
         ({"n": 3}, "n"),
-        ({"logprobs": True}, "logprobs"),
+        ({"logprobs": "yes"}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
+        ({"response_format": "json_object"}, "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
+            "response_format",
+        ),
+        ({"tools": [{"type": "web"}]}, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tool_choice": "required"}, "tool_choice"),
         ({"temperature": "hot"}, "temperature"),
         ({"temperature": 9}, "temperature"),
+        ({"temperature": 10**400}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"stop": 5}, "stop"),
         ({"stream": "yes"}, "stream"),
@@ -276,8 +249,9 @@ def test_unknown_model_is_404(client: openai.OpenAI) -> None:
 
 
 def test_models(client: openai.OpenAI) -> None:
-    [model] = client.models.list().data
+    model, base = client.models.list().data
     assert (model.id, model.object) == (MODEL, "model")
+    assert base.id == f"{MODEL}@base"
     assert client.models.retrieve(MODEL).created == model.created
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("other")
@@ -295,8 +269,7 @@ def test_fault_in_mid_stream_is_an_error_event(client: openai.OpenAI, host: Host
 
 
 def test_fault_without_stream_is_not_tried_again(host: HostClient) -> None:
-    url = f"http://127.0.0.1:{host.endpoint.port}/v1"
-    with Store.open(host.home) as store, openai.OpenAI(base_url=url, api_key="none") as client:
+    with Store.open(host.home) as store, openai_client(host, max_retries=2) as client:
         before = len(conversations.list_(store, 1000))
         with pytest.raises(openai.InternalServerError):
             say(client, user("fail 2"))

@@ -22,13 +22,27 @@ from store.home import Home
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on (default: any free one)."
 )
-def serve(host: str, port: int) -> None:
+@click.option(
+    "--key-file",
+    type=click.Path(exists=True, dir_okay=False, readable=True),
+    help="File with the key that programs have to send (or set MYNAH_API_KEY).",
+)
+@click.option(
+    "--allow-origin",
+    multiple=True,
+    metavar="URL",
+    help="A web page's origin that may use the endpoint, beside pages of this machine; may be repeated.",
+)
+def serve(host: str, port: int, key_file: str | None, allow_origin: tuple[str, ...]) -> None:
     """Run the model host in the foreground, until Ctrl-C.
 
-    It serves an OpenAI-compatible endpoint under /v1, and never ends for want of use.
+    It serves an OpenAI-compatible endpoint under /v1, and never ends for want of use. Programs on this machine
+    need no key unless there is one; listening on any other address needs one.
     """
     home = Home.default().open()
     command = [sys.executable, "-m", "app.host", "--foreground", "--host", host, "--port", str(port)]
+    command += ["--key-file", key_file] if key_file is not None else []
+    command += [word for origin in allow_origin for word in ("--allow-origin", origin)]
     sys.stdout.flush()
     with cipher.handed_down(home.db) as (environment, descriptors):
         for descriptor in descriptors:

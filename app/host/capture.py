@@ -9,25 +9,39 @@ says in its row which reply they came from, and leaves the cut one as it was.
 
 A program that talks to the OpenAI endpoint sends its whole transcript each time. The hash of every prefix of it
 is looked up, longest first: where one is known, the new messages join that conversation, so that what a person
-says next is known to follow our reply.
+says next is known to follow our reply. From the longest prefix on, replies are also known by their text without
+outer white space and hidden thoughts, which clients cut off, and replies with tool calls by the ids of the calls.
+
+Programs also ask for what nobody said: titles, summaries, steps of an agent. What continues nothing has no next
+state, so nothing is concluded from it. What is marked as not to be learned from becomes an aside: a conversation
+of its own whose consent says no, and to which no other transcript is ever matched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from app.host.events import TurnRequest
 from app.host.jobs import Opening
 from app.host.requests import turns_of
 from app.model.renderer import Turn
-from store import conversations
+from store import consent, conversations
 from store.conversations import Message, ReplyEnd, ReplyStart
 from store.db import Store
 from store.errors import UsageError
-from store.types import FinishReason, MessageStatus, Role
+from store.types import Consent, Dial, FinishReason, MessageStatus, Role
 
-API_SOURCE = "api"
+_THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
+
+
+class Learn(StrEnum):
+    """Whether a program's request may teach."""
+
+    ON = "on"
+    OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ class Question:
     conversation: str | None = None
     parent: str | None = None
     new: list[Turn] = field(default_factory=list)
-    source: str = API_SOURCE
+    source: str = conversations.PROGRAM
     opening: Opening | None = None
 
 
@@ -152,21 +166,57 @@ def _under(store: Store, request: TurnRequest) -> Question:
     return Question([*_turns(before), new], conversation, parent, [new], request.source)
 
 
-def match(store: Store, transcript: Sequence[Turn]) -> Question:
+def match(
+    store: Store, transcript: Sequence[Turn], ours: Mapping[int, str] | None = None, learn: Learn = Learn.ON
+) -> Question:
     """What a program asks that sends its whole transcript: found in its conversation, or new.
 
     A transcript that is known to its end is a question asked again, and gets another reply beside the first. A
-    first message alone is never looked up: two people may well begin with "hi".
+    first message alone is never looked up: two people may well begin with "hi". ``ours`` says by its place which
+    reply of ours a turn is, where the program can name it.
     """
+    turns = list(transcript)
+    found, known = _longest(store, turns, ours or {}, asides=learn is Learn.OFF)
+    if found:
+        return Question(turns, found.conversation, found.id, turns[known:])
+    if learn is Learn.ON:
+        return Question(turns, new=turns)
+    # What another conversation holds already is not copied: the prompt of the reply records it.
+    _, known = _longest(store, turns, ours or {}, asides=False)
+    return Question(turns, new=turns[min(known, len(turns) - 1) :], source=conversations.ASIDE)
+
+
+def _longest(
+    store: Store, turns: Sequence[Turn], ours: Mapping[int, str], *, asides: bool
+) -> tuple[Message | None, int]:
+    """The message at which the longest known prefix ends, and how many turns that prefix has."""
     digests: list[str] = []
-    for turn in transcript:
+    for turn in turns:
         digests.append(conversations.path_hash(digests[-1] if digests else "", turn.role, turn.content))
-    opening = next((index for index, turn in enumerate(transcript) if turn.role is Role.USER), 0) + 1
-    for known in range(len(transcript), opening, -1):
-        found = conversations.by_path(store, digests[known - 1])
-        if found is not None:
-            return Question(list(transcript), found.conversation, found.id, list(transcript[known:]))
-    return Question(list(transcript), new=list(transcript))
+    opening = next((index for index, turn in enumerate(turns) if turn.role is Role.USER), 0) + 1
+    ends: list[Message] = []
+    known = len(turns) + 1
+    while known > opening and not ends:
+        known -= 1
+        ends = conversations.all_by_path(store, digests[known - 1], asides=asides)
+    while known < len(turns):
+        further = [child for end in ends for child in conversations.children(store, end.id)]
+        further = [child for child in further if _same(child, turns[known], ours.get(known))]
+        if not further:
+            break
+        ends, known = further, known + 1
+    return (ends[0], known) if ends and known > opening else (None, 0)
+
+
+def _same(message: Message, turn: Turn, named: str | None) -> bool:
+    """Whether a client's turn is this message, as clients keep it."""
+    if message.role is not turn.role or message.status is MessageStatus.GENERATING:
+        return False
+    return message.id == named or _kept(message.text) == _kept(turn.content)
+
+
+def _kept(text: str) -> str:
+    return _THOUGHTS.sub("", text, count=1).strip()
 
 
 def save(store: Store, question: Question) -> StoreRecorder:
@@ -176,11 +226,24 @@ def save(store: Store, question: Question) -> StoreRecorder:
         if conversation is None:
             first = next((turn.content for turn in question.new if turn.role is Role.USER), "")
             conversation = conversations.create(store, conversations.title_from(first), question.source)
+            if question.source == conversations.ASIDE:
+                for dial in (Dial.MEMORY, Dial.TRAIN):
+                    consent.set_(store, conversation, dial, Consent.DENY, consent.By.PROGRAM)
         for turn in question.new:
             parent = conversations.append(store, conversation, turn.role, turn.content, parent).id
         assert parent is not None
         return StoreRecorder(conversation, parent, opening=question.opening)
 
 
+def shown(turns: Sequence[Turn]) -> list[Turn]:
+    """Turns as a model reads them: what a tool found is told in the user's place, since templates know no other."""
+    return [
+        Turn(Role.USER, f"<tool_response>\n{turn.content}\n</tool_response>")
+        if turn.role is Role.TOOL
+        else turn
+        for turn in turns
+    ]
+
+
 def _turns(messages: Sequence[Message]) -> list[Turn]:
-    return [Turn(message.role, message.text) for message in messages]
+    return shown([Turn(message.role, message.text) for message in messages])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from app.host.jobs import Exactly, Job, Opening, Priority, Recorder, Serve
 from app.host.requests import Limits
 from app.host.runtime import Runtime
 from app.host.supervisor import Supervisor
+from app.model.renderer import Fitted, Turn
 from store import ids
 from store.activity import Activity
 from store.db import Store
@@ -61,7 +62,24 @@ class Ask:
     keep: Keep = Keep.RECORD
     window: Window = Window.DROP_OLDEST
     serve: Serve | Exactly = Serve.ACTIVE
+    likeliest: int | None = None
     stops: tuple[str, ...] = ()
+    grammar: str | None = None
+
+
+def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Window) -> Fitted:
+    """The prompt of a conversation with room for a reply of ``reserve`` tokens.
+
+    Raises:
+        ContextOverflow: it does not fit, or not whole where that is wanted.
+    """
+    fitted = runtime.fit(turns, reserve)
+    if fitted.left_out and window is Window.REFUSE:
+        raise ContextOverflow(
+            f"the prompt is too long for the model's window of {runtime.info.context} tokens: "
+            "send less of the conversation"
+        )
+    return fitted
 
 
 class Host:
@@ -114,17 +132,13 @@ class Host:
         said = len(opening.tokens) if opening is not None else 0
         reserve = said + max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
         try:
-            fitted = self.runtime.fit(question.turns, reserve)
+            fitted = prompt_of(self.runtime, question.turns, reserve, ask.window)
         except ContextOverflow as error:
             if not said:
                 raise
             raise ContextOverflow("this reply fills the model's window: it cannot go on") from error
         if opening is not None:
             question = replace(question, opening=opening)
-        if fitted.left_out and ask.window is Window.REFUSE:
-            raise ContextOverflow(
-                f"this conversation is longer than the model's window of {context} tokens: send less of it"
-            )
         recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
         return Job(
             id=ids.new_id("j"),
@@ -136,7 +150,9 @@ class Host:
             recorder=recorder,
             sink=sink,
             stops=ask.stops,
+            grammar=ask.grammar,
             serve=ask.serve,
+            likeliest=ask.likeliest,
             left_out=fitted.left_out,
             opening=opening,
             created=arrived,
@@ -192,6 +208,7 @@ class Host:
                 if version.adapter is not None
                 else None
             ),
+            "contexts": engine.contexts,
             "queue": engine.queue,
             "generating": engine.generating,
             "tokens_per_second": round(engine.tokens_per_second, 2),

@@ -1,9 +1,13 @@
-"""The engine: one thread that owns the model and makes one reply after another.
+"""The engine: one thread that makes one reply after another, and lets the more urgent go first.
 
-llama.cpp contexts belong to one thread, and nothing else in the host may wait for a computation, so the model
-lives here and the web server's loop elsewhere; between them are a queue of jobs and each job's sink. A reply is
+llama.cpp contexts belong to one thread, and nothing else in the host may wait for a computation, so replies are
+made here and the web server's loop is elsewhere; between them are a queue of jobs and each job's sink. A reply is
 a row in the store from its first moment, its text is saved every half second, and whatever goes wrong ends as
-an event and a closed row, never as a dead thread. Adapters change between two replies and nowhere else.
+an event and a closed row, never as a dead thread.
+
+Replies under way form a pile: whoever matters more is put on top and written to its end, and what lies below goes
+on from its last token. Each stays on the version it began with; another version serves from the next reply on, in
+a lane of its own (benches.py) that is warmed before anybody asks (warming.py).
 """
 
 from __future__ import annotations
@@ -11,60 +15,84 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
-from app.host.events import Done, Failed, Queued, Started, Token, TurnEvent, failure_of
-from app.host.generation import Produced, evaluate_prompt, reply
-from app.host.jobs import FairQueue, Job, Recorder, Serve
-from app.host.machine import machine_of
-from app.host.prefix import PrefixCache
+from app.host import warm_files
+from app.host.benches import BASE, Bench, Benches, Version
+from app.host.events import Failed, Queued, Started, Token, failure_of
+from app.host.generation import Place, Produced, reply
+from app.host.jobs import FairQueue, Job, Recorder
+from app.host.records import done_of, end_of, start_of
 from app.host.runtime import Runtime
-from app.host.trace import Traced
-from app.host.versions import BASE, Version, Versions
+from app.host.versions import Versions
+from app.host.warming import OpenConversations
 from store.activity import Activity
-from store.conversations import ReplyEnd, ReplyStart
+from store.conversations import ReplyEnd
 from store.db import Store
 from store.errors import HomeError, HostUnavailable, Interrupted, MynahError
 from store.home import Home
-from store.types import ErrorClass, FinishReason, MessageStatus
+from store.types import FinishReason
 
 log = logging.getLogger("mynah.host")
 
 CHECKPOINT_SECONDS = 0.5
 _LOOK_SECONDS = 1.0
-"""How often an idle engine looks whether another version should serve, to warm it before it is needed."""
+"""How often the engine looks whether another version should serve, to warm it before it is needed."""
 
 
 @dataclass(frozen=True)
 class EngineStatus:
-    """What the engine is doing now."""
+    """What the engine is doing now. ``contexts``: lanes that hold memory."""
 
     version: Version
     queue: int
     generating: str | None
     tokens_per_second: float
+    contexts: int = 1
 
 
-class _Overtaken(Exception):
-    """A reply was asked for while the cache was being warmed."""
+@dataclass(frozen=True)
+class _Shift:
+    """What the engine's thread works with."""
+
+    store: Store
+    activity: Activity
+    versions: Versions
+    open: OpenConversations
+
+
+@dataclass(eq=False)
+class _Run:
+    """A reply under way."""
+
+    job: Job
+    bench: Bench
+    version: Version
+    file: Path | None
+    out: Produced
+    steps: Iterator[str]
+    saved: float
+    laid_down: float | None = None
 
 
 class Engine:
     """Makes replies for jobs, in its own thread. All public methods may be called in any thread."""
 
-    def __init__(self, runtime: Runtime, home: Home) -> None:
-        self._runtime = Traced(runtime)
+    def __init__(self, runtime: Runtime, home: Home, clock: Callable[[], float] = time.monotonic) -> None:
+        self._runtime = runtime
         self._home = home
+        self._clock = clock
         self._queue = FairQueue()
-        self._cache = PrefixCache(runtime.sequences, runtime.chunk)
+        self.benches = Benches(runtime, clock)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._current: Job | None = None
+        self._runs: list[_Run] = []
+        self._next_look = 0.0
         self._version = BASE
         self._speed = 0.0
-        self._last_prompt: list[int] = []
         self._unclosed: list[tuple[Recorder, ReplyEnd]] = []
+        self._taken: Job | None = None
         self._ended = False
         self._guard = threading.Lock()
 
@@ -76,18 +104,30 @@ class Engine:
         """Queue a job. Its first event says how many replies come before it; every event goes to its sink."""
         recorder = job.recorder
         with self._guard:
-            ahead = self._queue.ahead(job) + (self._current is not None)
+            under_way = sum(other.priority <= job.priority for other in self._under_way())
             # In this order: once the job is in the queue the engine may begin it at any moment.
-            job.sink(Queued(ahead, recorder.conversation, recorder.user_message))
+            job.sink(Queued(self._queue.ahead(job) + under_way, recorder.conversation, recorder.user_message))
             if not self._ended:
                 self._queue.put(job)
+                job.cancelled.tell(lambda: self._break_off(lambda running: running.job is job))
+                self._break_off(lambda running: running.job.priority > job.priority)
                 return
         job.sink(_ending())
 
+    def _break_off(self, concerned: Callable[[_Run], bool]) -> None:
+        """End the evaluation under way if the reply on top is concerned; the engine then looks what there is to do."""
+        for running in self._runs[-1:]:
+            if concerned(running):
+                running.bench.lane.interrupt()
+
+    def _under_way(self) -> list[Job]:
+        taken = self._taken
+        return [run.job for run in self._runs] + ([] if taken is None else [taken])
+
     def cancel(self, handle: str) -> bool:
         """Stop a reply, waiting or being made, by its job or message; False if there is none."""
-        current = self._current
-        job = current if current is not None and current.answers_to(handle) else self._queue.find(handle)
+        found = next((job for job in self._under_way() if job.answers_to(handle)), None)
+        job = found or self._queue.find(handle)
         if job is None:
             return False
         job.cancelled.set()
@@ -95,22 +135,23 @@ class Engine:
 
     def status(self) -> EngineStatus:
         """What the engine is doing now."""
-        current = self._current
+        current = next(iter(reversed(self._under_way())), None)
         return EngineStatus(
             self._version,
             len(self._queue),
             None if current is None else current.message or current.id,
             self._speed,
+            len(self.benches.all),
         )
 
     def forget(self) -> None:
         """Compute the next prompts from their first token on. Only while nothing is being made."""
-        self._cache.forget()
+        self.benches.forget()
 
     @property
     def busy(self) -> bool:
         """Whether a reply is being made or waits."""
-        return self._current is not None or len(self._queue) > 0
+        return bool(self._under_way()) or len(self._queue) > 0
 
     def close(self, seconds: float) -> None:
         """Stop what is being made, refuse what waits, free the model. Rows are closed before this returns."""
@@ -118,8 +159,7 @@ class Engine:
             self._ended = True
         for job in self._queue.drain():
             job.sink(_ending())
-        current = self._current
-        if current is not None:
+        for current in self._under_way():
             current.cancelled.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
@@ -136,44 +176,158 @@ class Engine:
 
     def _work(self) -> None:
         with Store.open(self._home) as store, Activity(self._home) as activity:
-            versions = Versions(store, self._runtime)
-            while not self._ended:
-                job = self._current = self._queue.get(_LOOK_SECONDS)
+            versions = Versions(store, self._runtime.info.base_hash, self.benches)
+            open_ = OpenConversations(self._runtime, self.benches, activity.hold)
+            shift = _Shift(store, activity, versions, open_)
+            _attempt(lambda: warm_files.load(store, self._runtime, versions))
+            while self._runs or not self._ended:
                 self._close_left_open(store)
-                if job is None:
-                    _attempt(lambda: self._warm(versions, activity.hold, activity.release))
-                    continue
-                try:
-                    last = self._serve(job, store, versions, activity.hold)
-                finally:
-                    activity.release()
-                    self._current = None
-                # Last of all: who hears that a reply has ended finds nothing being made.
-                job.sink(last)
+                self._turn(shift)
+                _attempt(lambda: self._look(shift))
+            open_.collect(versions)
+            _attempt(lambda: warm_files.save(store, self._runtime, self.benches, versions))
 
-    def _serve(self, job: Job, store: Store, versions: Versions, hold: Callable[[], None]) -> TurnEvent:
-        """One job, whatever happens in it: returns its last event, and its row, if it got one, is closed."""
-        out = Produced(prompt_tokens=len(job.prompt))
-        failure = _attempt(lambda: self._begin(job, store, versions, hold))
+    def _turn(self, shift: _Shift) -> None:
+        """Between two evaluations: hear who is new and who is gone, then do one step of what matters most."""
+        top = self._runs[-1] if self._runs else None
+        if top is not None:
+            # First this, then look: whoever interrupts after it is heard by the next evaluation.
+            top.bench.lane.proceed()
+        for job in self._queue.take_cancelled():
+            job.sink(failure_of(_stopped_waiting()))
+        gone = [run for run in self._runs if run.job.cancelled.is_set()]
+        for run in gone:
+            run.out.finish = FinishReason.CANCELLED
+            self._end(run, shift, None)
+        if gone:
+            return
+        following = self._next(top)
+        if following is not None:
+            self._begin(following, shift)
+        elif top is not None:
+            self._step(top, shift)
+
+    def _look(self, shift: _Shift) -> None:
+        if self._clock() < self._next_look and not shift.open.pending:
+            return
+        self._next_look = self._clock() + _LOOK_SECONDS
+        serving = shift.open.look(shift.versions)
+        if serving is not None and not self._runs:
+            self._version = serving
+
+    def _next(self, top: _Run | None) -> Job | None:
+        """A job to begin now; waits for one where there is nothing else to do."""
+        if top is not None:
+            self._taken = self._queue.get(0.0, before=top.job.priority)
+        else:
+            self._taken = self._queue.get(_LOOK_SECONDS)
+        return self._taken
+
+    def _step(self, run: _Run, shift: _Shift) -> None:
+        """One evaluation of a reply, and what it brought."""
+        if run.laid_down is not None:
+            if run.out.first_token:
+                run.out.paused += self._clock() - run.laid_down
+            run.laid_down = None
+        shift.activity.hold()
+        failure = _attempt(lambda: self._advance(run, shift.store))
         if failure is not None:
-            return failure
-        version = self._version
-        failure = _attempt(lambda: self._stream(job, store, version, out, hold))
-        out.ended = out.ended or time.monotonic()
+            run.out.finish = FinishReason.ERROR
+        if run.out.finish is not None and failure is None:
+            failure = _attempt(lambda: self._rest(run))
+            run.out.finish = FinishReason.ERROR if failure is not None else run.out.finish
+        if run.out.finish is not None:
+            self._end(run, shift, failure)
+
+    def _advance(self, run: _Run, store: Store) -> None:
+        run.bench.attach(run.version, run.file)
+        self._send(run, next(run.steps, ""))
+        if self._clock() - run.saved >= CHECKPOINT_SECONDS:
+            # Where this fails the reply goes on: it is saved whole at its end, or fails there.
+            _attempt(lambda: run.job.recorder.checkpoint(store, run.out.text))
+            run.saved = self._clock()
+
+    def _rest(self, run: _Run) -> None:
+        """What a reply that has reached its end still held back."""
+        for piece in run.steps:
+            self._send(run, piece)
+        if run.out.scored:
+            # Tokens of a stop string, whose text is never shown.
+            run.job.sink(Token("", run.out.take_scored()))
+
+    def _send(self, run: _Run, piece: str) -> None:
+        if piece:
+            run.job.sink(Token(piece, run.out.take_scored()))
+
+    def _begin(self, job: Job, shift: _Shift) -> None:
+        """Put a job's reply on top of the pile; one that cannot begin hears why."""
+        shift.activity.hold()
+        begun: list[_Run] = []
+        failure = _attempt(lambda: begun.append(self._opened(job, shift)))
+        if failure is None:
+            for below in self._runs[-1:]:
+                below.laid_down = self._clock()
+            self._runs += begun
+            if self._ended:
+                # The host began to end while this one was on its way from the queue.
+                job.cancelled.set()
+        elif not self._runs:
+            shift.activity.release()
+        self._taken = None
+        if failure is not None:
+            job.sink(failure)
+
+    def _opened(self, job: Job, shift: _Shift) -> _Run:
+        if job.cancelled.is_set():
+            raise _stopped_waiting()
+        versions = shift.versions
+        shift.open.make_way(versions, job.serve)
+        bench = versions.bench(job.serve)
+        version = self._version = bench.version
+        file = versions.file(version)
+        job.message = job.recorder.begin(shift.store, start_of(self._runtime.info, job, version))
+        recorder = job.recorder
+        job.sink(
+            Started(
+                job.id,
+                recorder.conversation,
+                recorder.user_message,
+                job.message,
+                version.adapter,
+                job.left_out,
+            )
+        )
+        bench.users += 1
+        out = Produced(prompt_tokens=len(job.prompt))
+        place = Place(self._runtime, bench.lane, bench.cache, version)
+        steps = reply(place, job, out, self._clock)
+        shift.open.note(job, version)
+        return _Run(job, bench, version, file, out, steps, self._clock())
+
+    def _end(self, run: _Run, shift: _Shift, failure: Failed | None) -> None:
+        """Close a reply, whatever became of it."""
+        job, out = run.job, run.out
+        # Closing the iterator frees its sampler and its slot.
+        failure = _attempt(lambda: _close(run.steps)) or failure
+        out.ended = self._clock()
         if failure is not None:
             out.finish = FinishReason.ERROR
-            # An evaluation that failed half-way leaves the sequences in an unknown state.
-            self._cache.forget()
-            _attempt(self._runtime.clear)
-        if job.recorder.conversation is not None:
-            # A comparison, a title or a replay is not what the owner goes on with.
-            self._last_prompt = [*job.prompt, *out.tokens]
+            if not any(other is not run and other.bench is run.bench for other in self._runs):
+                # An evaluation that failed half-way leaves the sequences in an unknown state.
+                run.bench.cache.forget()
+                _attempt(run.bench.lane.clear)
+        shift.open.note(job, run.version, out.tokens)
         self._speed = out.tokens_per_second or self._speed
-        end = self._end_of(job, out, failure)
-        unsaved = _attempt(lambda: job.recorder.finish(store, end))
+        end = end_of(self._runtime.info, job, out, failure)
+        unsaved = _attempt(lambda: job.recorder.finish(shift.store, end))
         if unsaved is not None:
             self._unclosed.append((job.recorder, end))
-        return failure or unsaved or self._done(job, version, out, end)
+        self._runs.remove(run)
+        run.bench.users -= 1
+        if not self._runs:
+            shift.activity.release()
+        # Last of all: who hears that a reply has ended finds nothing being made.
+        job.sink(failure or unsaved or done_of(job, run.version, out, end))
 
     def _close_left_open(self, store: Store) -> None:
         """Save what could not be saved at its time (a full disk): an open row would block its conversation for good."""
@@ -186,106 +340,15 @@ class Engine:
             except Exception:
                 log.exception("a reply could not be closed")
 
-    def _begin(self, job: Job, store: Store, versions: Versions, hold: Callable[[], None]) -> None:
-        if job.cancelled.is_set():
-            raise Interrupted("the reply was stopped before it began")
-        hold()
-        version = self._version = versions.attach(job.serve)
-        job.message = job.recorder.begin(store, self._start_of(job, version))
-        recorder = job.recorder
-        job.sink(
-            Started(
-                job.id,
-                recorder.conversation,
-                recorder.user_message,
-                job.message,
-                version.adapter,
-                job.left_out,
-            )
-        )
 
-    def _start_of(self, job: Job, version: Version) -> ReplyStart:
-        return ReplyStart(
-            base_hash=self._runtime.info.base_hash,
-            adapter=version.adapter,
-            scale=version.scale,
-            sampler=_sampler_of(job),
-            template=self._runtime.info.template,
-            prompt_tokens=job.prompt,
-            left_out=job.left_out,
-            context_items=job.context_items,
-        )
-
-    def _stream(
-        self, job: Job, store: Store, version: Version, out: Produced, hold: Callable[[], None]
-    ) -> None:
-        saved = time.monotonic()
-        try:
-            for piece in reply(self._runtime, self._cache, version, job, out, hold):
-                job.sink(Token(piece))
-                if time.monotonic() - saved >= CHECKPOINT_SECONDS:
-                    # Where this fails the reply goes on: it is saved whole at its end, or fails there.
-                    _attempt(lambda: job.recorder.checkpoint(store, out.text))
-                    saved = time.monotonic()
-        except Interrupted:
-            out.finish = FinishReason.CANCELLED
-
-    def _end_of(self, job: Job, out: Produced, failure: Failed | None) -> ReplyEnd:
-        assert out.finish is not None
-        return ReplyEnd(
-            text=out.text,
-            status=_STATUS[out.finish],
-            finish_reason=out.finish,
-            completion_tokens=out.tokens,
-            logprobs=out.logprobs,
-            error_class=failure.error_class if failure is not None else _CLASS.get(out.finish),
-            error=failure.message if failure is not None else None,
-            usage=out.usage(),
-            timings=out.timings(job.created),
-            machine={**machine_of(self._runtime.info), "evaluated": out.batches},
-        )
-
-    def _done(self, job: Job, version: Version, out: Produced, end: ReplyEnd) -> Done:
-        conversation = job.recorder.conversation
-        return Done(
-            conversation,
-            job.message,
-            out.text,
-            version.adapter,
-            end.finish_reason.value,
-            end.usage,
-            end.timings,
-        )
-
-    def _warm(self, versions: Versions, hold: Callable[[], None], release: Callable[[], None]) -> None:
-        """After a swap, compute the open conversation's prefix on the new version before somebody asks."""
-        if not versions.outdated():
-            return
-        version = self._version = versions.attach(Serve.ACTIVE)
-        whole = len(self._last_prompt) // self._runtime.chunk * self._runtime.chunk
-        if not whole:
-            return
-
-        def between() -> None:
-            if self._ended or len(self._queue):
-                raise _Overtaken
-            hold()
-
-        try:
-            # Whole chunks from the start, so that a reply at temperature 0 may use them too.
-            evaluate_prompt(
-                self._runtime, self._cache, version, self._last_prompt[:whole], exact=False, between=between
-            )
-        except _Overtaken:
-            return
-        finally:
-            release()
+def _close(steps: Iterator[str]) -> None:
+    close = getattr(steps, "close", None)
+    if close is not None:
+        close()
 
 
-def _sampler_of(job: Job) -> dict[str, Any]:
-    """All that drawing the reply depended on; the seed is there also where the client gave none."""
-    stops = {"stops": list(job.stops)} if job.stops else {}
-    return {**asdict(job.sampling), "max_tokens": job.max_tokens, **stops}
+def _stopped_waiting() -> Interrupted:
+    return Interrupted("the reply was stopped before it began")
 
 
 def _ending() -> Failed:
@@ -303,12 +366,3 @@ def _attempt(work: Callable[[], None]) -> Failed | None:
         log.exception("a reply failed")
         return failure_of(error)
     return None
-
-
-_STATUS = {
-    FinishReason.STOP: MessageStatus.COMPLETE,
-    FinishReason.LENGTH: MessageStatus.COMPLETE,
-    FinishReason.CANCELLED: MessageStatus.STOPPED,
-    FinishReason.ERROR: MessageStatus.FAILED,
-}
-_CLASS = {FinishReason.CANCELLED: ErrorClass.CANCELLED}

@@ -73,10 +73,20 @@ class Started:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """One sampled token: its bytes and natural log-probability, and the same of the likeliest in its place."""
+
+    piece: bytes
+    logprob: float
+    likeliest: tuple[tuple[bytes, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class Token:
-    """A piece of text: whole characters, one or more tokens."""
+    """A piece of text: whole characters, one or more tokens. ``scored``: these tokens, where a job asks for them."""
 
     text: str
+    scored: tuple[Scored, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,7 +130,8 @@ _TYPES: dict[str, type[TurnEvent]] = {name: kind for kind, name in _NAMES.items(
 
 def to_wire(event: TurnEvent) -> str:
     """An event as one line of JSON."""
-    content = asdict(event)
+    # Our own clients ask for no scores; and copying a token field by field would cost more than sending it.
+    content = {"text": event.text} if isinstance(event, Token) else asdict(event)
     if isinstance(event, Failed):
         content["class"] = content.pop("error_class")
     return json.dumps({"event": _NAMES[type(event)], **content}, ensure_ascii=False, separators=(",", ":"))

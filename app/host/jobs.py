@@ -1,9 +1,9 @@
-"""The one queue in front of the model: people first, and each client in turn.
+"""The one queue in front of the model: people first, then programs, then what nobody waits for; clients in turn.
 
 Replies are written one after another, because two at once on two cores each get less than half, and because
 that is what makes a reply exact and stoppable. So fairness is a matter of order: a client that sends a hundred
-requests gets every second reply while another has one waiting, and a person in the chat never waits for more
-than the reply that is being written.
+requests gets every second reply while another has one waiting. A reply that is being written gives way at its
+next token to one that matters more, and goes on when that has ended: a person never waits for a program.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Priority(IntEnum):
 
     INTERACTIVE = 0
     PROGRAM = 1
+    BACKGROUND = 2
 
 
 class Serve(StrEnum):
@@ -63,6 +64,25 @@ class Sampling:
     def exact(self) -> bool:
         """Whether the reply must not depend on what happens to be cached."""
         return self.temperature <= 0.0
+
+
+class Cancellation(threading.Event):
+    """Says that a reply is not wanted any more, and tells the engine at once: it may be in a long evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: Callable[[], None] | None = None
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Call this when it is set; now, if it is."""
+        self._told = told
+        if self.is_set():
+            told()
+
+    def set(self) -> None:
+        super().set()
+        if self._told is not None:
+            self._told()
 
 
 class Recorder(Protocol):
@@ -103,7 +123,9 @@ class Opening:
 class Job:
     """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
 
-    ``batches``: how to compute the prompt (see trace.py), of a replay; None leaves it to the cache.
+    ``grammar`` (GBNF) is what the reply must follow to its end. With ``likeliest`` the tokens come with their
+    log-probabilities, each beside that many of the likeliest. ``batches``: how to compute the prompt (see trace.py),
+    of a replay; None leaves it to the cache.
     """
 
     id: str
@@ -117,12 +139,14 @@ class Job:
     stops: tuple[str, ...] = ()
     serve: Serve | Exactly = Serve.ACTIVE
     batches: tuple[tuple[int, int, int], ...] | None = None
+    likeliest: int | None = None
     left_out: int = 0
     context_items: tuple[str, ...] = ()
     opening: Opening | None = None
     message: str | None = None
     created: float = field(default_factory=time.monotonic)
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: Cancellation = field(default_factory=Cancellation)
+    grammar: str | None = None
 
     def answers_to(self, handle: str) -> bool:
         """Whether a stop for this handle means this job."""
@@ -151,22 +175,42 @@ class FairQueue:
             levels = [level for level in Priority if level <= job.priority]
             return sum(len(jobs) for level in levels for jobs in self._waiting[level].values())
 
-    def get(self, timeout: float) -> Job | None:
-        """The next job, or None after ``timeout`` seconds without one, or once closed."""
+    def get(self, timeout: float, before: Priority | None = None) -> Job | None:
+        """The next job, or None after ``timeout`` seconds without one, or once closed.
+
+        With ``before``, only what goes before a reply of that priority that is being written.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._size() > 0, timeout)
+            if timeout > 0:
+                self._changed.wait_for(lambda: self._closed or self._size() > 0, timeout)
             if self._closed:
                 return None
             for level in Priority:
-                clients = self._waiting[level]
-                if clients:
-                    client, jobs = next(iter(clients.items()))
-                    job = jobs.popleft()
-                    del clients[client]
-                    if jobs:
-                        clients[client] = jobs
-                    return job
+                if before is not None and level >= before:
+                    return None
+                if self._waiting[level]:
+                    return self._next_of(self._waiting[level])
             return None
+
+    @staticmethod
+    def _next_of(clients: OrderedDict[str, deque[Job]]) -> Job:
+        client, jobs = next(iter(clients.items()))
+        job = jobs.popleft()
+        del clients[client]
+        if jobs:
+            clients[client] = jobs
+        return job
+
+    def take_cancelled(self) -> list[Job]:
+        """Take out what waits and is not wanted any more."""
+        with self._changed:
+            gone = [job for job in self._jobs() if job.cancelled.is_set()]
+            for job in gone:
+                clients = self._waiting[job.priority]
+                clients[job.client].remove(job)
+                if not clients[job.client]:
+                    del clients[job.client]
+            return gone
 
     def find(self, handle: str) -> Job | None:
         """The waiting job that a stop for this handle means."""

@@ -14,6 +14,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import secrets
 import signal
 import socket
@@ -28,18 +29,22 @@ import uvicorn
 from app import __version__
 from app.host.client import Endpoint
 from app.host.core import Host
+from app.host.door import Access, is_loopback
 from app.host.engine import Engine
 from app.host.runtime import Runtime
 from app.host.server import application
 from app.host.supervisor import LEARNER_COMMAND, Supervisor
 from store import consent, conversations, discreet, ids, settings
 from store.db import Store
-from store.errors import HomeError, HomeLocked, Interrupted, MynahError
+from store.errors import HomeError, HomeLocked, Interrupted, MynahError, UsageError
 from store.home import PRIVATE_FILE, Home, locked
 
 log = logging.getLogger("mynah.host")
 
 IDLE_VARIABLE = "MYNAH_HOST_IDLE"
+KEY_VARIABLE = "MYNAH_API_KEY"
+_KEY_LENGTH = 16
+_KEY = re.compile(rf"[!-~]{{{_KEY_LENGTH},}}")
 _LOG_BYTES = 1_000_000
 _ENGINE_SECONDS = 10.0
 _GRACE_SECONDS = 3.0
@@ -55,20 +60,56 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """How a host is run. ``learner`` is the command of its learner; tests put a script there."""
+    """How a host is run. ``key`` opens /v1, and is needed where others can reach it; ``origins``: web pages that
+    may use it beside those of this machine. ``learner`` is the command of its learner; tests put a script there.
+    """
 
     address: str = "127.0.0.1"
     port: int = 0
     mode: Mode = Mode.DETACHED
+    key: str | None = None
+    origins: frozenset[str] = frozenset()
     learner: tuple[str, ...] = LEARNER_COMMAND
+
+    def checked(self) -> Options:
+        """Itself, if nobody can come in who should not.
+
+        Raises:
+            UsageError: it would listen beyond this machine without a key, or with one that can be guessed.
+        """
+        if self.key is None and not is_loopback(self.address):
+            raise UsageError(
+                f"listening on {self.address} lets others in: put a key of at least {_KEY_LENGTH} characters "
+                f"into a file and name it with --key-file, or set {KEY_VARIABLE}"
+            )
+        if self.key is not None and not _KEY.fullmatch(self.key):
+            raise UsageError(
+                f"the key must have at least {_KEY_LENGTH} characters: letters, digits and signs, no spaces"
+            )
+        return self
 
 
 Load = Callable[[Store], Runtime]
 
 
+def key_of(file: Path | None) -> str | None:
+    """The key of /v1, from a file or the environment, and not handed on to other programs.
+
+    It is never taken from a command line, which every user of the machine can read.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    from_environment = os.environ.pop(KEY_VARIABLE, None)
+    if file is not None:
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    return from_environment or None
+
+
 def run(home: Home, options: Options, load: Load) -> int:
     """Be the host of a home until it ends; returns the exit code. Failures to start are said in one line."""
     try:
+        options.checked()
         home.open()
         with locked(home.host_lock, "host"):
             _log_to_stderr(options.mode)
@@ -154,7 +195,7 @@ class _Server(uvicorn.Server):
 
 def _config(host: Host, options: Options) -> uvicorn.Config:
     return uvicorn.Config(
-        application(host, options.address),
+        application(host, Access(options.address, options.key, options.origins)),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -170,7 +211,8 @@ def _config(host: Host, options: Options) -> uvicorn.Config:
 @contextlib.contextmanager
 def _listener(options: Options) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
+    # The protocol by name: asyncio turns off Nagle's delay (40 ms an answer) only where it reads it there.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.address, options.port))

@@ -11,22 +11,29 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.host import model_names, sse
 from app.host import openai_wire as wire
-from app.host.capture import Question, match
-from app.host.core import Ask, Host, Keep, Window
+from app.host.capture import Learn, Question, match
+from app.host.core import Ask, Host, Keep, Window, prompt_of
 from app.host.door import body_of, status_of
-from app.host.events import Done, Failed, Queued, Started, Token, TurnEvent, failure_of
+from app.host.events import Done, Failed, Queued, Scored, Started, Token, TurnEvent, failure_of
 from app.host.jobs import Job, Priority
+from app.host.model_names import Served, UnknownModel
+from app.host.openai_request import Call, call_of
+from app.host.openapi import description
+from app.host.reply_parts import ReplyParts
 from app.host.requests import FieldError, number, text
-from app.host.sse import PING_SECONDS, EventChannel, EventResponse, hung_up
-from store import signals, units
+from app.host.sse import EventChannel, EventResponse, hung_up
+from app.model.renderer import Turn
+from store import settings, signals, units
 from store.db import Store
-from store.errors import MynahError
+from store.errors import MynahError, UsageError
 from store.types import ErrorClass, SignalKind
 
 Handler = Callable[[Host, Request], Awaitable[Response]]
@@ -38,6 +45,45 @@ _STATUS = {
     ErrorClass.CANCELLED: (409, "invalid_request_error", "cancelled"),
 }
 _OWN_FAULT = (500, "server_error", None)
+_COMPLETION = "chatcmpl-"
+LEARN_HEADER = "x-mynah-learn"
+MAX_WAITING = 64
+"""Replies that wait for the model; more would wait for minutes, and their clients have given up by then."""
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """One reply under way, as its client asked for it."""
+
+    host: Host
+    call: Call
+    served: Served
+    job: Job
+    channel: EventChannel
+
+    def parts(self) -> ReplyParts:
+        """What takes its text apart."""
+        toolbox = self.call.toolbox
+        return ReplyParts(frozenset() if toolbox is None else toolbox.names)
+
+    def head(self, started: Started | None) -> wire.Head:
+        """What all parts of the completion share; the version is known once the reply has started."""
+        adapter = None if started is None else started.adapter
+        # A reply that is not kept has no message, and can be given no feedback.
+        message = self.job.id if started is None else started.message
+        handle = message or self.job.id
+        return wire.Head(
+            id=f"{_COMPLETION}{handle}",
+            created=int(time.time()),
+            model=self.served.name,
+            fingerprint=f"mynah-{self.host.runtime.info.base_hash[:8]}-{adapter or 'base'}",
+            handle=handle,
+            mynah={
+                "message": message,
+                "conversation": self.job.recorder.conversation,
+                "adapter": adapter,
+            },
+        )
 
 
 def endpoint(host: Host, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -47,7 +93,11 @@ def endpoint(host: Host, handler: Handler) -> Callable[[Request], Awaitable[Resp
         try:
             return await handler(host, request)
         except FieldError as error:
-            return JSONResponse(wire.error_body(str(error), param=error.field), 400)
+            return JSONResponse(wire.error_body(str(error), param=error.field), status_of(error))
+        except UnknownModel as error:
+            return JSONResponse(
+                wire.error_body(str(error), param="model", code="model_not_found"), status_of(error)
+            )
         except MynahError as error:
             failure = failure_of(error)
             if failure.error_class in _STATUS:
@@ -58,33 +108,59 @@ def endpoint(host: Host, handler: Handler) -> Callable[[Request], Awaitable[Resp
 
 
 async def _chat(host: Host, request: Request) -> Response:
-    call = wire.call_of(await body_of(request))
-    name = host.runtime.info.name
-    if call.model not in (None, name):
-        return _unknown_model(str(call.model))
+    call = call_of(await body_of(request))
+    learn = _learn(request)
+    served = await host.in_store(lambda store: model_names.find(store, host.runtime.info, call.model))
+    if host.engine.status().queue >= MAX_WAITING:
+        message = f"{MAX_WAITING} replies wait for this model already: ask again in a moment"
+        return JSONResponse(
+            wire.error_body(message, kind="rate_limit_error", code="rate_limit_exceeded"),
+            429,
+            {"Retry-After": "5"},
+        )
     ask = Ask(
-        read=lambda store: match(store, call.turns) if call.stored else Question(call.turns),
+        read=lambda store: _question(store, call, learn),
         limits=call.limits,
         client=call.client or request.headers.get("authorization") or request.headers.get("user-agent", ""),
         priority=Priority.PROGRAM,
         keep=Keep.RECORD if call.stored else Keep.INCOGNITO,
         window=Window.REFUSE,
+        serve=served.serve,
+        likeliest=call.likeliest,
         stops=call.stops,
+        grammar=call.grammar,
     )
     channel = EventChannel()
-    job = await host.admit(ask, channel.sink)
+    reply = _Reply(host, call, served, await host.admit(ask, channel.sink), channel)
     if not call.stream:
-        return await _whole(host, request, job, channel)
+        return await _whole(request, reply)
     first = await _first(channel)
     if isinstance(first, Failed):
         return _failure_response(first)
-    lines = _lines(host, job, call, first, channel.events())
-    return EventResponse(lines, job.cancelled.set)
+    return EventResponse(_lines(reply, first), reply.job.cancelled.set)
+
+
+def _question(store: Store, call: Call, learn: Learn) -> Question:
+    turns = _turns(store, call)
+    if not call.stored:
+        return Question(turns)
+    return replace(match(store, call.transcript.turns, call.transcript.ours, learn), turns=turns)
+
+
+def _turns(store: Store, call: Call) -> list[Turn]:
+    return call.for_model(str(settings.get(store, settings.SYSTEM_PROMPT)))
+
+
+def _learn(request: Request) -> Learn:
+    try:
+        return Learn(request.headers.get(LEARN_HEADER, Learn.ON).strip().lower())
+    except ValueError:
+        raise FieldError("X-Mynah-Learn", "the header X-Mynah-Learn must be on or off") from None
 
 
 async def _first(channel: EventChannel) -> TurnEvent | None:
     """The first word of the engine after "queued", or None when it keeps a client waiting."""
-    deadline = time.monotonic() + PING_SECONDS
+    deadline = time.monotonic() + sse.PING_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         event = await channel.next(left)
         if not isinstance(event, Queued):
@@ -92,37 +168,47 @@ async def _first(channel: EventChannel) -> TurnEvent | None:
     return None
 
 
-async def _whole(host: Host, request: Request, job: Job, channel: EventChannel) -> Response:
-    head = _head(host, job, None)
-    async with hung_up(request.receive, job.cancelled.set):
-        async for event in channel.events():
+async def _whole(request: Request, reply: _Reply) -> Response:
+    head, parts, spoken = reply.head(None), reply.parts(), wire.Spoken()
+    scored: list[Scored] = []
+    async with hung_up(request.receive, reply.job.cancelled.set):
+        async for event in reply.channel.events():
             if isinstance(event, Started):
-                head = _head(host, job, event)
+                head = reply.head(event)
+            elif isinstance(event, Token):
+                scored += event.scored
             elif isinstance(event, Done):
-                return JSONResponse(wire.completion(head, event))
+                for part in (*parts.feed(event.text), *parts.finish()):
+                    spoken.add(part)
+                wanted = None if reply.call.likeliest is None else scored
+                return JSONResponse(wire.completion(head, event, spoken, wanted))
             elif isinstance(event, Failed):
                 return _failure_response(event)
     raise AssertionError("a stream of events ends with Done or Failed")
 
 
-async def _lines(
-    host: Host, job: Job, call: wire.Call, first: TurnEvent | None, rest: AsyncIterator[TurnEvent | None]
-) -> AsyncIterator[str | None]:
-    head = _head(host, job, None)
-    async for event in _chain(first, rest):
+async def _lines(reply: _Reply, first: TurnEvent | None) -> AsyncIterator[str | None]:
+    head, parts, asks_usage = reply.head(None), reply.parts(), reply.call.include_usage
+    scored: tuple[Scored, ...] = ()
+    async for event in _chain(first, reply.channel.events()):
         if isinstance(event, Started):
-            head = _head(host, job, event)
-            opening = {"role": "assistant", "content": ""}
-            yield _json(wire.chunk(head, opening, None, call.include_usage))
+            head = reply.head(event)
+            yield _json(wire.chunk(head, {"role": "assistant", "content": ""}, None, asks_usage))
         elif isinstance(event, Token):
-            yield _json(wire.chunk(head, {"content": event.text}, None, call.include_usage))
+            scored += event.scored
+            for part in parts.feed(event.text):
+                yield _json(wire.chunk(head, wire.delta(head, part), None, asks_usage, scored))
+                scored = ()
         elif isinstance(event, Done):
-            yield _json(wire.chunk(head, {}, wire.finish_reason(event.finish_reason), call.include_usage))
-            if call.include_usage:
+            for part in parts.finish():
+                yield _json(wire.chunk(head, wire.delta(head, part), None, asks_usage))
+            finish = wire.finish_reason(event.finish_reason, parts.calls)
+            yield _json(wire.chunk(head, {}, finish, asks_usage, scored))
+            if asks_usage:
                 yield _json(wire.usage_chunk(head, event))
             yield "[DONE]"
         elif isinstance(event, Failed):
-            _, kind, code = _STATUS.get(event.error_class, _OWN_FAULT)
+            _, kind, code = _status(event)
             yield _json(wire.error_body(event.message, kind=kind, code=code))
         elif event is None:
             yield None
@@ -136,42 +222,36 @@ async def _chain(
         yield event
 
 
-def _head(host: Host, job: Job, started: Started | None) -> wire.Head:
-    """What all parts of the completion share; the version is known once the reply has started."""
-    adapter = None if started is None else started.adapter
-    message = job.id if started is None else started.message
-    info = host.runtime.info
-    return wire.Head(
-        # A reply that is not kept has no message, and can be given no feedback.
-        id=f"chatcmpl-{message or job.id}",
-        created=int(time.time()),
-        model=info.name,
-        fingerprint=f"mynah-{info.base_hash[:8]}-{adapter or 'base'}",
-        mynah={"message": message, "conversation": job.recorder.conversation, "adapter": adapter},
+async def _count(host: Host, request: Request) -> Response:
+    """How many tokens a request's prompt has, its system prompt and tools included; nothing is kept."""
+    call = call_of(await body_of(request))
+    await host.in_store(lambda store: model_names.find(store, host.runtime.info, call.model))
+    tokens = await host.in_store(
+        lambda store: prompt_of(host.runtime, _turns(store, call), 1, Window.REFUSE).tokens
     )
+    return JSONResponse({"object": "response.input_tokens", "input_tokens": len(tokens)})
 
 
 async def _models(host: Host, _request: Request) -> Response:
-    return JSONResponse({"object": "list", "data": [_model_object(host)]})
+    served = await host.in_store(lambda store: model_names.all_of(store, host.runtime.info))
+    return JSONResponse({"object": "list", "data": [each.as_json(host.started_at) for each in served]})
 
 
 async def _model(host: Host, request: Request) -> Response:
     name = request.path_params["name"]
-    return JSONResponse(_model_object(host)) if name == host.runtime.info.name else _unknown_model(name)
+    served = await host.in_store(lambda store: model_names.find(store, host.runtime.info, name))
+    return JSONResponse(served.as_json(host.started_at))
 
 
-def _model_object(host: Host) -> dict[str, Any]:
-    return wire.model_object(host.runtime.info.name, host.started_at)
-
-
-def _unknown_model(name: str) -> Response:
-    message = f"there is no model called {name!r} here: ask /v1/models for the name"
-    return JSONResponse(wire.error_body(message, param="model", code="model_not_found"), 404)
+async def _openapi(_host: Host, _request: Request) -> Response:
+    return JSONResponse(description())
 
 
 async def _feedback(host: Host, request: Request) -> Response:
     fields = await body_of(request)
-    message, kind = text(fields, "message"), text(fields, "kind")
+    kind = text(fields, "kind")
+    # The id of the completion will do: clients have that without knowing of us.
+    message = (text(fields, "message") or "").removeprefix(_COMPLETION)
     if not message:
         raise FieldError("message", "message must be the id of a reply")
     value, words = number(fields, "value", None), text(fields, "text")
@@ -196,11 +276,17 @@ async def _feedback(host: Host, request: Request) -> Response:
 
 
 def _failure_response(failure: Failed) -> Response:
-    status, kind, code = _STATUS.get(failure.error_class, _OWN_FAULT)
+    status, kind, code = _status(failure)
     # Clients send 409 and 5xx again by themselves; none of ours is better the second time.
     return JSONResponse(
         wire.error_body(failure.message, kind=kind, code=code), status, {"x-should-retry": "false"}
     )
+
+
+def _status(failure: Failed) -> tuple[int, str, str | None]:
+    if failure.exit_code == UsageError.exit_code:
+        return 400, "invalid_request_error", None
+    return _STATUS.get(failure.error_class, _OWN_FAULT)
 
 
 def _json(content: dict[str, Any]) -> str:
@@ -209,7 +295,9 @@ def _json(content: dict[str, Any]) -> str:
 
 ROUTES: list[tuple[str, str, Handler]] = [
     ("POST", "/v1/chat/completions", _chat),
+    ("POST", "/v1/chat/completions/input_tokens", _count),
     ("GET", "/v1/models", _models),
     ("GET", "/v1/models/{name:path}", _model),
     ("POST", "/v1/feedback", _feedback),
+    ("GET", "/openapi.json", _openapi),
 ]

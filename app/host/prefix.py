@@ -13,6 +13,7 @@ computed again (0.6 s for 512 tokens on two cores), the prompt before that is no
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,13 +23,20 @@ WORTH_COPYING = 128
 
 @dataclass(eq=False)
 class Slot:
-    """One sequence of the cache: its tokens, and how many of them were computed as a cold start would."""
+    """One sequence of the cache: its tokens, and how many of them were computed as a cold start would.
+
+    ``owner``: the conversation they are of, None where nothing of it may be kept. ``since``: wall-clock seconds of
+    the oldest of them. While a reply is made in it, or waits half-made, a slot is ``pinned``.
+    """
 
     sequence: int
     key: Hashable = None
     tokens: list[int] = field(default_factory=list)
     exact: int = 0
     used: int = 0
+    owner: str | None = None
+    since: float = 0.0
+    pinned: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,10 @@ class PrefixCache:
         self._clock = itertools.count(1)
 
     def plan(self, key: Hashable, prompt: Sequence[int], *, exact: bool) -> Plan:
-        """Choose a slot for a prompt (at least one token) and take it over; the last token is always computed."""
+        """Choose a slot for a prompt (at least one token) and take it over; the last token is always computed.
+
+        A pinned slot is never taken, only copied from; one at least must not be.
+        """
         source, keep = self._best(key, prompt, exact)
         slot = self._target(source, prompt)
         if slot is not source and keep < WORTH_COPYING:
@@ -59,6 +70,8 @@ class PrefixCache:
         computed = 0 if source is None else min(source.exact, keep)
         slot.key, slot.tokens, slot.used = key, held, next(self._clock)
         slot.exact = computed // self.chunk * self.chunk
+        slot.since = source.since if source is not None and keep else time.time()
+        slot.owner = None
         return Plan(slot, None if source is slot else source, keep, tuple(self._chunks(keep, len(prompt))))
 
     def extend(self, slot: Slot, tokens: Sequence[int]) -> None:
@@ -67,10 +80,29 @@ class PrefixCache:
             slot.exact += self.chunk
         slot.tokens.extend(tokens)
 
+    def fill(self, slot: Slot, key: Hashable, tokens: Sequence[int], like: Slot) -> None:
+        """Note that a slot holds these tokens, computed before; the rest as with another slot."""
+        slot.key, slot.tokens, slot.exact, slot.used = key, list(tokens), like.exact, next(self._clock)
+        slot.owner, slot.since = like.owner, like.since
+
     def forget(self) -> None:
         """Drop everything, after an evaluation that failed half-way."""
         for slot in self.slots:
-            slot.key, slot.tokens, slot.exact, slot.used = None, [], 0, 0
+            slot.key, slot.tokens, slot.exact, slot.used, slot.owner = None, [], 0, 0, None
+
+    def warm(self, key: Hashable, tokens: Sequence[int]) -> int:
+        """How many leading tokens of a prompt are held now for this key, in any slot."""
+        held = (common_prefix(slot.tokens, tokens) for slot in self.slots if slot.key == key)
+        return max(held, default=0)
+
+    @property
+    def unused(self) -> bool:
+        """Whether no slot holds anything."""
+        return all(slot.key is None for slot in self.slots)
+
+    def recent(self, key: Hashable) -> list[Slot]:
+        """The slots that hold something for this key, the latest used first."""
+        return sorted((slot for slot in self.slots if slot.key == key), key=lambda slot: -slot.used)
 
     def _best(self, key: Hashable, prompt: Sequence[int], exact: bool) -> tuple[Slot | None, int]:
         best: tuple[Slot | None, int] = (None, 0)
@@ -86,12 +118,13 @@ class PrefixCache:
 
     def _target(self, source: Slot | None, prompt: Sequence[int]) -> Slot:
         """The source itself where most of it stays, so that a chat keeps its slot; else the slot idle for longest."""
-        if source is not None:
+        if source is not None and not source.pinned:
             common = common_prefix(source.tokens, prompt)
             if len(source.tokens) - common <= common:
                 return source
-        others = [slot for slot in self.slots if slot is not source]
-        return min(others or self.slots, key=lambda slot: (slot.key is not None, slot.used))
+        free = [slot for slot in self.slots if not slot.pinned]
+        others = [slot for slot in free if slot is not source]
+        return min(others or free, key=lambda slot: (slot.key is not None, slot.used))
 
     def _chunks(self, start: int, end: int) -> list[tuple[int, int]]:
         borders = [start, *range((start // self.chunk + 1) * self.chunk, end, self.chunk), end]

@@ -126,9 +126,17 @@ def number(fields: Mapping[str, Any], name: str, default: float | None) -> float
     value = fields.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
         raise FieldError(name, f"{name} must be a number")
     return value
+
+
+def _finite(value: float) -> bool:
+    """Whether it is a number that others can work with; JSON can carry integers that no float can hold."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _within(fields: Mapping[str, Any], name: str, default: float, low: float, high: float) -> float:

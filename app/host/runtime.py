@@ -1,7 +1,10 @@
-"""What the engine needs of a model, as a protocol: llama.cpp behind one class, a script behind another.
+"""What the engine needs of a model, as two protocols: llama.cpp behind one pair of classes, a script behind another.
 
 The scripted twin is how queue, cancel, capture and wire format are tested without weights, at the speed and
 with the failures a test dictates. Nothing here knows which of the two it is.
+
+A model is loaded once; a lane is one place where it computes, with an adapter and a cache of its own. Two lanes
+may compute at once in two threads, which is what lets a new version be warmed while the one before still writes.
 """
 
 from __future__ import annotations
@@ -13,6 +16,10 @@ from typing import Protocol
 
 from app.host.jobs import Sampling
 from app.model.renderer import Fitted, Turn
+
+
+class BrokenOff(Exception):
+    """An evaluation ended early because `Lane.interrupt` asked for it; the sequence holds what it held before."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +43,65 @@ class Sampler(Protocol):
     def sample(self) -> tuple[int, float]:
         """The next token from the last evaluation, and its natural log-probability at temperature 1."""
 
+    def likeliest(self, count: int) -> list[tuple[int, float]]:
+        """The likeliest tokens of the evaluation that was sampled last, likeliest first, as `sample` gives them."""
+
     def close(self) -> None:
         """Free what it holds."""
 
 
+class Lane(Protocol):
+    """One place to compute. Belongs to one thread at a time; `interrupt` alone may be called in any."""
+
+    sequences: int
+
+    def attach(self, adapter: Path | None, scale: float) -> None:
+        """Compute with this adapter from now on. Raises AdapterFileError and keeps the one before."""
+
+    def evaluate(self, tokens: Sequence[int], position: int, sequence: int) -> None:
+        """Compute at most ``chunk`` tokens at a position of a sequence. Raises BrokenOff."""
+
+    def interrupt(self) -> None:
+        """Break off the evaluation under way, and all to come until `proceed`."""
+
+    def proceed(self) -> None:
+        """Take an `interrupt` back."""
+
+    def sampler(self, sampling: Sampling, grammar: str | None) -> Sampler:
+        """A sampler for one reply. Raises UsageError where the grammar cannot be used."""
+
+    def truncate(self, sequence: int, length: int) -> None:
+        """Drop everything of a sequence from this position on."""
+
+    def copy_prefix(self, source: int, target: int, length: int) -> None:
+        """Make a sequence equal to the first positions of another."""
+
+    def save(self, sequence: int) -> bytes:
+        """What the cache holds of a sequence, for `restore`."""
+
+    def restore(self, sequence: int, state: bytes) -> None:
+        """Make a sequence what was saved. Raises MynahError where it is not of this model and window."""
+
+    def clear(self) -> None:
+        """Drop all sequences."""
+
+    def close(self) -> None:
+        """Free it."""
+
+
 class Runtime(Protocol):
-    """One loaded model. `fit`, `is_end` and `piece` may be called in any thread, the rest in the engine's alone."""
+    """One loaded model. All of it may be called in any thread."""
 
     info: ModelInfo
     chunk: int
-    sequences: int
     stop_strings: tuple[str, ...]
+
+    @property
+    def lane(self) -> Lane:
+        """The lane that was made when the model was loaded."""
+
+    def spare_lane(self) -> Lane | None:
+        """Another lane; None where there is no memory for it."""
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         """The prompt for a conversation, oldest turns left out where the window is too small."""
@@ -60,23 +115,5 @@ class Runtime(Protocol):
     def piece(self, token: int) -> bytes:
         """The bytes a token adds to the text; none for special tokens."""
 
-    def attach(self, adapter: Path | None, scale: float) -> None:
-        """Compute with this adapter from now on. Raises AdapterFileError and keeps the one before."""
-
-    def evaluate(self, tokens: Sequence[int], position: int, sequence: int) -> None:
-        """Compute at most ``chunk`` tokens at a position of a sequence."""
-
-    def sampler(self, sampling: Sampling) -> Sampler:
-        """A sampler for one reply."""
-
-    def truncate(self, sequence: int, length: int) -> None:
-        """Drop everything of a sequence from this position on."""
-
-    def copy_prefix(self, source: int, target: int, length: int) -> None:
-        """Make a sequence equal to the first positions of another."""
-
-    def clear(self) -> None:
-        """Drop all sequences."""
-
     def close(self) -> None:
-        """Free the model."""
+        """Free the model, and its lanes."""

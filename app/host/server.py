@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -18,9 +19,10 @@ from starlette.routing import Route
 from app.host import openai_api
 from app.host.capture import read
 from app.host.core import Ask, Host, Keep
-from app.host.door import Door, body_of, status_of
+from app.host.door import Access, Door, body_of, status_of
 from app.host.events import TurnRequest, to_wire
 from app.host.jobs import Exactly, Priority, Serve
+from app.host.openai_wire import error_body
 from app.host.replaying import replay
 from app.host.requests import limits, text, turn_request
 from app.host.sse import EventChannel, EventResponse
@@ -29,8 +31,8 @@ from store.errors import HostUnavailable, MynahError, UsageError
 Handler = Callable[[Host, Request], Awaitable[Response]]
 
 
-def application(host: Host, bound: str) -> Starlette:
-    """The whole interface of one host that listens on the address ``bound``."""
+def application(host: Host, access: Access) -> Starlette:
+    """The whole interface of one host, for those that ``access`` lets in."""
     own: list[tuple[str, str, Handler]] = [
         ("POST", "/mynah/turn", _turn),
         ("POST", "/mynah/stop", _stop),
@@ -46,9 +48,19 @@ def application(host: Host, bound: str) -> Starlette:
         for method, path, handler in openai_api.ROUTES
     ]
     routes.append(Route("/health", _plain(host, _health), methods=["GET"]))
-    app = Starlette(routes=routes)
-    app.add_middleware(Door, host=host, bound=bound)
+    app = Starlette(routes=routes, exception_handlers={404: _nothing_here, 405: _wrong_method})
+    app.add_middleware(Door, host=host, access=access)
     return app
+
+
+async def _nothing_here(request: Request, _error: Exception) -> Response:
+    return JSONResponse(error_body(f"there is no {request.url.path} here", code="unknown_url"), 404)
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    headers = error.headers if isinstance(error, HTTPException) else None
+    message = f"{request.url.path} does not take {request.method}"
+    return JSONResponse(error_body(message, code="method_not_allowed"), 405, headers)
 
 
 def _plain(host: Host, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -76,7 +88,7 @@ async def _turn(host: Host, request: Request) -> Response:
         read=lambda store: read(store, turn),
         limits=limits(turn.sampler or {}),
         client=request.headers.get("x-mynah-client", "unknown"),
-        priority=Priority.PROGRAM if turn.aside else Priority.INTERACTIVE,
+        priority=Priority.BACKGROUND if turn.aside else Priority.INTERACTIVE,
         keep=Keep.INCOGNITO if turn.incognito else Keep.RECORD,
         serve=_wanted(turn),
     )

@@ -37,7 +37,9 @@ class EventChannel:
         if not self._queue.empty():
             return self._queue.get_nowait()
         try:
-            return await asyncio.wait_for(self._queue.get(), seconds)
+            # Not wait_for, which makes a task of every wait (before Python 3.12), that is of every token.
+            async with asyncio.timeout(seconds):
+                return await self._queue.get()
         except TimeoutError:
             return None
 

@@ -9,92 +9,83 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
+from app.host.benches import BASE, Bench, Benches, Version
 from app.host.jobs import Exactly, Serve
-from app.host.runtime import Runtime
-from store import adapters
+from store import adapters, settings
 from store.db import Store
 from store.errors import AdapterFileError
 
 log = logging.getLogger("mynah.host")
 
 
-@dataclass(frozen=True)
-class Version:
-    """What a reply was computed with. ``adapter`` None is the base alone; ``number`` is what people see (v3)."""
-
-    adapter: str | None = None
-    number: int | None = None
-    scale: float = 0.0
-
-
-BASE = Version()
-
-
 class Versions:
-    """The attached version of one runtime, brought up to date when asked. For the engine's thread."""
+    """What should serve, as the store says. For the engine's thread."""
 
-    def __init__(self, store: Store, runtime: Runtime) -> None:
+    def __init__(self, store: Store, base_hash: str, benches: Benches) -> None:
         self._store = store
-        self._runtime = runtime
+        self._base_hash = base_hash
+        self._benches = benches
         self._sound: set[str] = set()
-        self.current = BASE
 
-    def attach(self, serve: Serve | Exactly) -> Version:
-        """Attach what a reply should be computed with; returns it.
+    def bench(self, serve: Serve | Exactly) -> Bench:
+        """The bench that a reply should be made on, its version attached.
 
         Raises:
-            AdapterFileError: the adapter that was named cannot be used. What serves otherwise never raises this.
+            AdapterFileError: the adapter that was named cannot be used; nothing serves in its place.
         """
-        if isinstance(serve, Exactly):
-            return self._attach_named(serve)
-        if serve is Serve.BASE:
-            self._switch(BASE, None)
-            return BASE
-        serving = adapters.active(self._store, self._runtime.info.base_hash)
-        while serving.adapter is not None and serving.scale > 0.0:
-            wanted = Version(serving.adapter.id, serving.adapter.version, serving.scale)
+        if serve is not Serve.ACTIVE:
+            return self._named(self.wanted(serve))
+        serving = adapters.active(self._store, self._base_hash)
+        while (wanted := self._version_of(serving)) != BASE:
+            assert serving.adapter is not None
             try:
-                self._switch(wanted, self._file(wanted))
+                return self._benches.take(wanted, self.file(wanted))
             except AdapterFileError as error:
                 log.warning(
                     "adapter %s (v%s) is taken out of service: %s", wanted.adapter, wanted.number, error
                 )
                 serving = adapters.withdraw(self._store, serving.adapter.id, str(error))
-            else:
-                return wanted
-        self._switch(BASE, None)
-        return BASE
+        return self._benches.take(BASE, None)
 
-    def _attach_named(self, named: Exactly) -> Version:
-        if named.adapter is None or named.scale <= 0.0:
-            self._switch(BASE, None)
-            return BASE
-        found = adapters.get(self._store, named.adapter)
-        wanted = Version(found.id, found.version, named.scale)
+    def _named(self, version: Version) -> Bench:
         try:
-            self._switch(wanted, self._file(wanted))
+            return self._benches.take(version, self.file(version))
         except AdapterFileError as error:
             raise AdapterFileError(
-                f"adapter {found.id} (v{found.version}) cannot be used: {error}"
+                f"adapter {version.adapter} (v{version.number}) cannot be used: {error}"
             ) from error
-        return wanted
 
-    def outdated(self) -> bool:
-        """Whether something else than the attached version should serve now."""
-        serving = adapters.active(self._store, self._runtime.info.base_hash)
-        chosen = serving.adapter.id if serving.adapter is not None and serving.scale > 0.0 else None
-        return (chosen, serving.scale if chosen else 0.0) != (self.current.adapter, self.current.scale)
+    def wanted(self, serve: Serve | Exactly) -> Version:
+        """What a reply asks for: what serves now, the base, or what was named, whatever serves."""
+        if serve is Serve.ACTIVE:
+            return self.serving()
+        if not isinstance(serve, Exactly) or serve.adapter is None or serve.scale <= 0.0:
+            return BASE
+        found = adapters.get(self._store, serve.adapter)
+        return Version(found.id, found.version, serve.scale)
 
-    def _switch(self, version: Version, file: Path | None) -> None:
-        if version != self.current:
-            self._runtime.attach(file, version.scale)
-            self.current = version
+    def serving(self) -> Version:
+        """What should serve now."""
+        return self._version_of(adapters.active(self._store, self._base_hash))
 
-    def _file(self, version: Version) -> Path:
-        assert version.adapter is not None
+    def _version_of(self, serving: adapters.Serving) -> Version:
+        if serving.adapter is None:
+            return BASE
+        # To three digits: the strength is a setting that people choose, and equal ones must make one version.
+        strength = min(1.0, float(settings.get(self._store, settings.ADAPTER_STRENGTH)))
+        scale = round(serving.scale * strength, 3)
+        return Version(serving.adapter.id, serving.adapter.version, scale) if scale > 0.0 else BASE
+
+    def file(self, version: Version) -> Path | None:
+        """An adapter's file, its content checked once; None for the base.
+
+        Raises:
+            AdapterFileError: it cannot be read, or is damaged.
+        """
+        if version.adapter is None:
+            return None
         path = adapters.files(self._store, version.adapter) / adapters.GGUF_NAME
         if version.adapter not in self._sound:
             _check_content(path, version.adapter)

@@ -174,11 +174,12 @@ class Renderer:
         """The template's text with marks, and the contents that the marks stand for."""
         try:
             rendered = self._apply(turns, opens_reply=opens_reply)
-            system_used = self._mark_of(0) in rendered
+            system_used = -1 < rendered.find(self._mark_of(0)) < self._place_of(1, rendered)
         except jinja2.TemplateError:
             rendered, system_used = "", False
         if not system_used:
-            # Templates such as Gemma's refuse a system turn or leave it out: it then opens the first user turn.
+            # Templates such as Gemma's refuse a system turn or leave it out, and Mistral's move it along to the last
+            # of the user's, so that a conversation would not grow: it then opens the first user turn.
             turns = _system_folded(turns)
             try:
                 rendered = self._apply(turns, opens_reply=opens_reply)
@@ -200,6 +201,11 @@ class Renderer:
             # Templates of reasoning models open a hidden monologue unless told not to; others ignore it.
             enable_thinking=False,
         )
+
+    def _place_of(self, index: int, rendered: str) -> int:
+        """Where a turn's content stands, or the end."""
+        place = rendered.find(self._mark_of(index))
+        return place if place >= 0 else len(rendered)
 
     def _mark_of(self, index: int) -> str:
         return f"\ue000{self._secret}:{index}\ue001"

@@ -33,6 +33,10 @@ def library_version() -> str:
     return f"llama-cpp-python {llama_cpp.__version__}"
 
 
+class BrokenOff(LlamaError):
+    """An evaluation ended early because `LlamaContext.interrupt` asked for it."""
+
+
 def _forward_log(level: int, text: bytes, _user_data: object) -> None:
     # Level 5 continues a line (progress dots), level 0 has no message: both are dropped.
     if level in _LEVELS:

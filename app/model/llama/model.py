@@ -139,6 +139,11 @@ class LlamaModel:
             adapter.handle = None
             self._adapters.remove(adapter)
 
+    def attached(self, adapter: LlamaAdapter) -> bool:
+        """Whether a context computes with this adapter."""
+        with self.structure:
+            return any(context.adapter is adapter for context in self._contexts)
+
     def forget_context(self, context: LlamaContext) -> None:
         """Called by a context that was closed."""
         with self.structure:

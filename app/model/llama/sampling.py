@@ -16,6 +16,7 @@ import llama_cpp
 import numpy as np
 
 from app.model.llama.context import LlamaContext, Logits, Row
+from app.model.llama.grammar import Grammar
 from app.model.llama.vocab import Vocab
 
 _PENALTY_WINDOW = 64
@@ -51,8 +52,10 @@ class Sampler:
     so a reply takes a sampler of its own, and the same seed on the same logits gives the same tokens.
     """
 
-    def __init__(self, settings: SamplerSettings, vocab: Vocab) -> None:
+    def __init__(self, settings: SamplerSettings, vocab: Vocab, grammar: str | None = None) -> None:
+        """With a ``grammar`` (GBNF), only tokens that it allows. Raises UsageError where it cannot be read."""
         self.settings = settings
+        self._grammar = None if grammar is None else Grammar(grammar, vocab)
         chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for link in _links(settings, vocab.size):
             llama_cpp.llama_sampler_chain_add(chain, link)
@@ -61,6 +64,8 @@ class Sampler:
 
     def sample(self, context: LlamaContext, row: int = -1) -> int:
         """Choose a token from the context's last logits, or from those of one row, and remember it."""
+        if self._grammar is not None:
+            return self._grammar.sample(self._chain, context.row_logits(row))
         return int(llama_cpp.llama_sampler_sample(self._chain, context.handle, row))
 
     @staticmethod
@@ -72,6 +77,8 @@ class Sampler:
 
     def close(self) -> None:
         """Free it. May be called twice."""
+        if self._grammar is not None:
+            self._grammar.close()
         self._free()
 
 

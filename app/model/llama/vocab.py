@@ -28,7 +28,8 @@ class Vocab:
         self._pieces: dict[int, bytes] = {}
 
     @property
-    def _handle(self) -> object:
+    def handle(self) -> object:
+        """The C pointer. Raises LlamaError once the model is closed."""
         # The pointer is into the model: after its end it must not be followed.
         assert self._model.handle is not None
         return self._pointer
@@ -45,7 +46,7 @@ class Vocab:
         room = len(data) + 8
         while True:
             tokens = (llama_cpp.llama_token * room)()
-            count: int = llama_cpp.llama_tokenize(self._handle, data, len(data), tokens, room, False, special)
+            count: int = llama_cpp.llama_tokenize(self.handle, data, len(data), tokens, room, False, special)
             if count >= 0:
                 return list(tokens[:count])
             room = -count
@@ -69,18 +70,18 @@ class Vocab:
         room = 64
         while True:
             buffer = ctypes.create_string_buffer(room)
-            count: int = llama_cpp.llama_token_to_piece(self._handle, token, buffer, room, 0, special)
+            count: int = llama_cpp.llama_token_to_piece(self.handle, token, buffer, room, 0, special)
             if count >= 0:
                 return buffer.raw[:count]
             room = -count
 
     def is_end(self, token: int) -> bool:
         """Whether a reply is over when this token is sampled."""
-        return bool(llama_cpp.llama_vocab_is_eog(self._handle, token))
+        return bool(llama_cpp.llama_vocab_is_eog(self.handle, token))
 
     def is_control(self, token: int) -> bool:
         """Whether the token is one that only a template may write."""
-        return bool(llama_cpp.llama_vocab_is_control(self._handle, token))
+        return bool(llama_cpp.llama_vocab_is_control(self.handle, token))
 
     @cached_property
     def end_ids(self) -> frozenset[int]:
@@ -90,12 +91,12 @@ class Vocab:
     @cached_property
     def bos(self) -> int:
         """The token that begins a text, or -1."""
-        return int(llama_cpp.llama_vocab_bos(self._handle))
+        return int(llama_cpp.llama_vocab_bos(self.handle))
 
     @cached_property
     def eos(self) -> int:
         """The token that ends a text, or -1."""
-        return int(llama_cpp.llama_vocab_eos(self._handle))
+        return int(llama_cpp.llama_vocab_eos(self.handle))
 
     @cached_property
     def end_of_turn(self) -> int:
@@ -105,6 +106,6 @@ class Vocab:
         text `<|im_end|>`.
         """
         template = self._model.chat_template or ""
-        candidates = [self.eos, int(llama_cpp.llama_vocab_eot(self._handle))]
+        candidates = [self.eos, int(llama_cpp.llama_vocab_eot(self.handle))]
         written = [token for token in candidates if token >= 0 and self.control_text(token) in template]
         return (written or candidates)[0]
