@@ -157,6 +157,7 @@ def test_a_database_from_before_keeps_its_conversations(home: Home) -> None:
         for statement in (
             "DROP TABLE tags",
             "DROP TABLE drafts",
+            "DROP INDEX idx_conversations_shown",
             "ALTER TABLE conversations DROP COLUMN pinned",
             "ALTER TABLE conversations DROP COLUMN archived",
             "DELETE FROM _sqlite_migrations WHERE name = 'm004_pins_tags_drafts'",

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from learner import judge
 from learner.next_state import NextState, Pair, Reading
-from store import conversations, provenance, signals, units
+from store import consent, conversations, provenance, signals, units
 from store.db import Store
 from store.errors import UsageError
 from store.exchange.intake import import_file
 from store.provenance import Fenced, Provenance, own_correction, own_words
-from store.types import Consent, Role, SignalKind, UnitState
+from store.types import Consent, Dial, Role, SignalKind, UnitState
 from tests import seed
 
 FENCED = "```\nno, I meant the other one\n```"
@@ -184,6 +184,6 @@ def test_an_imported_conversation_asks_nothing_again(store: Store, tmp_path: Pat
     import_file(store, file)
     assert judged(store) == 0
     conversation = conversations.list_(store)[0].id
-    conversations.set_training_consent(store, conversation, Consent.ALLOW)
+    consent.set_(store, conversation, Dial.TRAIN, Consent.ALLOW)
     assert judged(store) == 0
     assert nothing_learned(store)
