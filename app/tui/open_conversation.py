@@ -17,6 +17,7 @@ from textual.widgets import TextArea
 from app.service import Thread, ThreadMessage
 from app.tui.background import Background
 from app.tui.chat_pane import ChatPane
+from app.tui.composer import Composer
 from app.tui.drafts import PAUSE, Drafts
 from app.tui.keys import Command
 from app.tui.message_views import QuestionView
@@ -142,7 +143,8 @@ class OpenConversation(ChatPane):
         self._draft_due = self.set_timer(PAUSE, self._keep_draft)
 
     def _keep_draft(self) -> None:
-        if self._editing is None:
+        # The timer may come when the composer is gone: what was typed last is kept then by `on_unmount`.
+        if self._editing is None and self.query(Composer):
             self._drafts.keep(self.conversation, self.composer.message)
 
     def _read(self, then: Callable[[Thread], None], before: Callable[[], None] | None = None) -> None:
