@@ -69,7 +69,7 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def _seconds(low: float, high: float) -> Callable[[str], float]:
+def _number(low: float, high: float) -> Callable[[str], float]:
     def read(text: str) -> float:
         value = float(text)
         if not math.isfinite(value) or not low <= value <= high:
@@ -178,7 +178,7 @@ OPTIONS: tuple[Option, ...] = (
         "Seconds without a question after which a due learning run may begin.",
         "seconds from 0 to 86400",
         AT_ONCE,
-        _seconds(0, 86400),
+        _number(0, 86400),
     ),
     Option(
         settings.LEARNING_PAUSED,
@@ -205,11 +205,32 @@ OPTIONS: tuple[Option, ...] = (
         _whole(512, 131072),
     ),
     Option(
+        settings.WARM_CONVERSATIONS,
+        "How many conversations are kept computed for each version in use, memory allowing, to go on at once.",
+        "a whole number from 3 to 64",
+        NEXT_HOST,
+        _whole(3, 64),
+    ),
+    Option(
+        settings.WARM_ON_DISK,
+        "Whether what was computed of the last conversations stays on the disk, and they open at once the next day.",
+        "on or off",
+        "from the next end of the model host on",
+        _switch,
+    ),
+    Option(
+        settings.ADAPTER_STRENGTH,
+        "How strongly what was learned speaks in every version, 0 being the model as it was made.",
+        "a number from 0 to 1",
+        AT_ONCE,
+        _number(0, 1),
+    ),
+    Option(
         settings.HOST_IDLE_SECONDS,
         "Seconds without need of it after which the model host ends and frees its memory.",
         "seconds from 1 to 604800",
         NEXT_HOST,
-        _seconds(1, 604800),
+        _number(1, 604800),
     ),
     Option(
         settings.THREADS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -173,6 +174,18 @@ class TestWhatLeaves:
         assert "[WHO]" in text
         assert "token_ids" not in text
         assert "logprobs" not in text
+
+    def test_what_a_program_gave_along_with_a_request_stays(self, store: Store) -> None:
+        conversation, question, _ = say(store, "Who?", "Somebody.")
+        asked = {"temperature": 0.0, "stops": ["Sonja"], "grammar": 'root ::= "Sonja"'}
+        reply = conversations.begin_reply(store, conversation, question, replace(START, sampler=asked))
+        conversations.finish_reply(
+            store, reply.id, ReplyEnd("no", MessageStatus.COMPLETE, FinishReason.STOP, [3], [-0.1])
+        )
+        assert "Sonja" in json.dumps(exported(store, Format.ATIF))
+        left = exported(store, Format.ATIF, Redaction("1", lambda _texts: str))
+        assert "Sonja" not in json.dumps(left)
+        assert left[0]["steps"][-1]["extra"]["mynah"]["sampler"] == {"temperature": 0.0}
 
     def test_the_standard_redaction_keeps_names_apart(self, store: Store) -> None:
         say(store, "I am ann@example.com, not bob@example.com", "Noted, ann@example.com.")

@@ -163,6 +163,9 @@ _FACTS = (
     "left_out",
 )
 _JSON_FACTS = ("sampler", "context_items", "usage", "timings")
+_WORDED = ("stops", "grammar")
+"""What a program gave along with a request: words of its own, of no use to a reply that cannot be replayed."""
+
 _SIGNAL = ("id", "kind", "value", "text", "source", "confidence", "created", "supersedes")
 
 
@@ -240,6 +243,8 @@ def _node(
 ) -> Node:
     facts = {name: row[name] for name in _FACTS if row[name] is not None}
     facts |= {name: value for name in _JSON_FACTS if (value := json.loads(row[name] or "null"))}
+    if redaction.hides and "sampler" in facts:
+        facts["sampler"] = {name: value for name, value in facts["sampler"].items() if name not in _WORDED}
     if row["error"]:
         facts["error"] = redact(row["error"])
     return Node(
