@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from textual.widgets import Input, OptionList
@@ -102,7 +103,7 @@ async def test_nasty_text_is_shown_where_it_is_found_told_corrected_and_forgotte
             await chat.press("ctrl+f")
             chat.app.screen.query_one(Input).value = NASTY[0]
             found = chat.app.screen.query_one(OptionList)
-            await chat.until(lambda found=found: found.option_count)
+            await chat.until(partial(getattr, found, "option_count"))
             await chat.press("escape", "ctrl+o", "v", "escape", "d", "escape")
             await chat.pilot.pause(0.05)
         assert chat.app.is_running

@@ -174,7 +174,9 @@ def subject(home: Home, service: ScriptedService) -> Subject:
     rows = service.store.conn.execute(
         "SELECT id, head FROM conversations WHERE source = 'chat' ORDER BY rowid LIMIT 600"
     ).fetchall()
-    lengths = {row["id"]: len(conversations.path(service.store, row["head"])) for row in rows}
+    lengths: dict[str, int] = {
+        str(row["id"]): len(conversations.path(service.store, row["head"])) for row in rows
+    }
 
     def of(length: int) -> str:
         return min(lengths, key=lambda each: abs(lengths[each] - length))
