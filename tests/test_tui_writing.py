@@ -294,7 +294,7 @@ async def test_a_theme_is_chosen_by_name_and_kept(service: ScriptedService) -> N
 
 
 async def test_keys_can_be_chosen(service: ScriptedService) -> None:
-    settings.put(service.store, settings.KEYS, {"versions": "ctrl+f12", "theme": "f11", "copy": "x"})
+    settings.put(service.store, settings.KEYS, {"versions": "ctrl+f12", "theme": "ctrl+f11", "copy": "x"})
     async with chatting(service, (120, 30)) as chat:
         assert "copy=x" in chat.toasts
         await chat.press("f3")
@@ -302,7 +302,7 @@ async def test_keys_can_be_chosen(service: ScriptedService) -> None:
         await chat.press("ctrl+f12")
         await chat.until(lambda: type(chat.app.screen).__name__ == "AdaptersScreen")
         await chat.press("escape")
-        await chat.press("f11")
+        await chat.press("ctrl+f11")
         await chat.until(lambda: "Which colours" in chat.seen("ChoiceBar"))
         await chat.press("2")
         await chat.until(lambda: chat.app.theme == THEMES["light"].name)
