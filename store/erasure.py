@@ -42,8 +42,8 @@ _TEXT_COLUMNS = {
 }
 # A child before what it points to.
 _EMPTIED = (
-    "unit_uses units judged signals events consents origins messages conversations activations adapters "
-    "learning_runs decisions"
+    "unit_uses units unjudged judged signals events consents origins tags drafts messages conversations activations "
+    "adapters learning_runs decisions"
 ).split()
 
 

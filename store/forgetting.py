@@ -251,6 +251,12 @@ def open_(store: Store) -> list[Forgetting]:
     return [_forgetting(row) for row in rows]
 
 
+def latest(store: Store) -> str | None:
+    """When a request to forget last moved, as `ids.now` writes it: what was computed before may hold what is gone."""
+    moment = store.conn.execute("SELECT max(updated) FROM forgettings").fetchone()[0]
+    return None if moment is None else str(moment)
+
+
 def last_round(store: Store, base_hash: str) -> int | None:
     """The version whose lesson is to be taught again because of an open request; None where there is none."""
     versions = [

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, units
+from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, units, warm
 from store.db import Store
 from store.errors import HomeLocked, NotFound
 from store.exchange import cleansing
@@ -321,7 +321,12 @@ def _forget_in_copy(work: _Work, copy: Store) -> bool:
     return True
 
 
-_STEPS = (_texts, _learner, _index, _file, _adapters, _backups)
+def _warmed(work: _Work) -> None:
+    """Delete what was computed of conversations: their text in another form. A running host drops its own."""
+    warm.wipe(work.store.home)
+
+
+_STEPS = (_texts, _warmed, _learner, _index, _file, _adapters, _backups)
 
 
 def _teach_again(work: _Work) -> None:

@@ -12,11 +12,12 @@ from app.host.benches import IDLE_SECONDS
 from app.host.events import Done, Failed, Queued, Started
 from app.host.jobs import Priority, Serve
 from app.model.renderer import Turn
-from store import conversations, settings, warm
+from store import conversations, forgetting, settings, warm
 from store.db import Store
 from store.home import Home
-from store.types import ErrorClass, MessageStatus, Role
+from store.types import ErrorClass, MessageStatus, Role, Scope
 from tests.host_helpers import Answer, Clock, Desk, desk, live_adapter
+from tests.seed import say
 
 LONG = "echo " + "word " * 400
 """A prompt of 2000 tokens, which is 32 batches."""
@@ -331,3 +332,18 @@ def test_what_does_not_fit_any_more_is_only_deleted(
         done = at.ask(LONG, temperature=0.0).done()
         assert done.text == LONG.removeprefix("echo ")
         assert done.usage["cached_tokens"] == 0
+
+
+def test_what_was_computed_before_a_request_to_forget_is_not_used_again(home: Home) -> None:
+    clock = Clock()
+    with desk(home, clock) as at:
+        other, _, _ = say(at.store, "something else", "yes")
+        first = at.ask("turns").done()
+        again = [Turn(Role.USER, "turns"), Turn(Role.ASSISTANT, first.text)]
+        assert at.ask("turns", before=again).done().usage["cached_tokens"] > 0
+        forgetting.request(at.store, Scope.CONVERSATION, other)
+        clock.now += 10.0
+        wait_until(
+            lambda: not any(slot.tokens for bench in at.engine.benches.all for slot in bench.cache.slots)
+        )
+        assert at.ask("turns", before=again).done().usage["cached_tokens"] == 0

@@ -16,12 +16,14 @@ from store import (
     decisions,
     erasure,
     forgetting,
+    ids,
     purging,
     runs,
     search,
     settings,
     signals,
     units,
+    warm,
 )
 from store.db import Store
 from store.errors import NotFound, UsageError
@@ -226,6 +228,13 @@ def test_everything_leaves_a_working_home_and_its_settings(store: Store, tmp_pat
     saved = tmp_path / "saved.tar.gz"
     backup.write(store, saved, "1")
     (store.home.root / "mynah.db.damaged-1").write_text(SECRET)
+    for conversation in (taught.conversation, None):
+        store.conn.execute(
+            "INSERT INTO drafts (conversation, text, updated) VALUES (?, ?, ?)",
+            (conversation, SECRET, ids.now()),
+        )
+    warm.directory(store.home).mkdir()
+    (warm.directory(store.home) / "state").write_text(SECRET)
     done = forget(store, Scope.ALL, None)
     assert done.state is ForgetState.PURGED
     assert files_with(store.home.root, SECRET, ANSWER) == []

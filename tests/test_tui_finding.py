@@ -176,7 +176,7 @@ async def test_a_title_gives_way_to_a_question_and_is_made_later(service: Script
         await chat.ask("How long do I boil an egg so that it stays soft?")
         await chat.until(lambda: len(service.requests) == 2)
         await chat.ask("and hard?")
-        assert held.is_set(), "the title was broken off"
+        await chat.until(held.is_set)
         await chat.until(lambda: titles_of(chat) == ["Eggs"])
 
 

@@ -28,6 +28,7 @@ from app.host.records import done_of, end_of, start_of
 from app.host.runtime import Runtime
 from app.host.versions import Versions
 from app.host.warming import OpenConversations
+from store import forgetting
 from store.activity import Activity
 from store.conversations import ReplyEnd
 from store.db import Store
@@ -89,6 +90,7 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._runs: list[_Run] = []
         self._next_look = 0.0
+        self._forgotten: str | None = None
         self._version = BASE
         self._speed = 0.0
         self._unclosed: list[tuple[Recorder, ReplyEnd]] = []
@@ -211,9 +213,18 @@ class Engine:
         if self._clock() < self._next_look and not shift.open.pending:
             return
         self._next_look = self._clock() + _LOOK_SECONDS
+        self._forget_what_is_gone(shift)
         serving = shift.open.look(shift.versions)
         if serving is not None and not self._runs:
             self._version = serving
+
+    def _forget_what_is_gone(self, shift: _Shift) -> None:
+        """Once the owner has had something forgotten, nothing that was computed before it is used again."""
+        moment = forgetting.latest(shift.store)
+        if moment != self._forgotten and not self._runs:
+            self._forgotten = moment
+            shift.open.forget()
+            self.forget()
 
     def _next(self, top: _Run | None) -> Job | None:
         """A job to begin now; waits for one where there is nothing else to do."""

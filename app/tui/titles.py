@@ -7,6 +7,7 @@ conversation still bears its first line.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from app import titles
@@ -27,6 +28,7 @@ class Titles:
         self._tried: set[str] = set()
         self._asking: str | None = None
         self._stream: Turn | None = None
+        self._unwanted = threading.Event()
 
     def consider(self, conversation: str | None, busy: frozenset[str]) -> None:
         """A turn began or ended: this conversation may want a title, if nothing else is going on."""
@@ -34,9 +36,12 @@ class Titles:
             self._stand_aside()
         elif conversation is not None and conversation not in self._tried and self._asking is None:
             self._asking = conversation
+            self._unwanted.clear()
             self._background.beside(lambda: self._ask(conversation), self._answered, self._failed)
 
     def _stand_aside(self) -> None:
+        # First this: a title that is being asked for at this very moment finds it.
+        self._unwanted.set()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -50,6 +55,8 @@ class Titles:
         if question is None or not titles.wanted(question):
             return False
         stream = self._stream = self._service.chat(titles.request(question))
+        if self._unwanted.is_set():
+            stream.close()
         for event in stream:
             if isinstance(event, Done) and event.finish_reason != FinishReason.CANCELLED:
                 self._tried.add(conversation)
