@@ -227,6 +227,8 @@ def install_random(store: Store, base: catalogue.ModelFile, seed: int) -> str:
 def kill_learner(bench: Bench, round_: int) -> None:
     """In one state of a real run after another, a moment after it was entered."""
     wanted = _STATES[round_ % len(_STATES)]
+    # A host waits ever longer before it starts a learner again that keeps dying: up to five minutes.
+    stop_host(bench.home)
     client = ensure_host(bench.home)
     with Store.open(bench.home) as store:
         if not runs.open_(store):
@@ -237,8 +239,9 @@ def kill_learner(bench: Bench, round_: int) -> None:
         while True:
             open_ = runs.open_(store)
             pid = holder(bench.home.learner_lock)
-            # A run may pass through short states unseen: then the kill hits whatever comes next.
-            if not open_ or (pid is not None and _reached(open_[0].state, wanted)):
+            # A run may pass through short states unseen: then the kill hits whatever comes next. What the dead learner
+            # left is not a state of the living one.
+            if not open_ or (pid is not None and open_[0].pid == pid and _reached(open_[0].state, wanted)):
                 break
             assert time.monotonic() < deadline, f"the learner never reached {wanted}"
             time.sleep(0.02)
