@@ -29,8 +29,9 @@ class Terminal:
 
     def __init__(self, mode: str, home: Home, *, colour: bool = True) -> None:
         environment = {**os.environ, "MYNAH_HOME": str(home.root), "TERM": "xterm-256color"}
-        if colour:
-            environment.pop("NO_COLOR", None)
+        environment.pop("NO_COLOR", None)
+        if not colour:
+            environment["NO_COLOR"] = "1"
         self.written = b""
         self.process = pexpect.spawn(
             sys.executable,

@@ -123,12 +123,8 @@ async def test_a_theme_reaches_every_part(service: ScriptedService, name: str) -
 def terminal(home: Home) -> Iterator[Callable[..., Terminal]]:
     running: list[Terminal] = []
 
-    def start(mode: str, **environment: str) -> Terminal:
-        for name, value in environment.items():
-            os.environ[name] = value
-        made = Terminal(mode, home, colour="NO_COLOR" not in environment)
-        for name in environment:
-            os.environ.pop(name)
+    def start(mode: str, *, colour: bool = True) -> Terminal:
+        made = Terminal(mode, home, colour=colour)
         running.append(made)
         made.until(lambda: "Write to Mynah" in made.text and "SmolLM2" in made.text)
         return made
@@ -139,7 +135,7 @@ def terminal(home: Home) -> Iterator[Callable[..., Terminal]]:
 
 
 def test_without_colour_nothing_is_coloured(terminal: Callable[..., Terminal]) -> None:
-    shown = terminal("plain", NO_COLOR="1")
+    shown = terminal("plain", colour=False)
     shown.send("hello\r")
     shown.until(lambda: "A short answer." in shown.text)
     colours = {

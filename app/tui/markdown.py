@@ -122,6 +122,8 @@ class PacedMarkdown:
             painted = asyncio.Event()
             self._view.call_after_refresh(painted.set)
             with suppress(TimeoutError):
-                await asyncio.wait_for(painted.wait(), LONGEST_PAINT)
+                # Not `wait_for`: in Python 3.11 it can swallow the cancellation by which a stream ends.
+                async with asyncio.timeout(LONGEST_PAINT):
+                    await painted.wait()
             spent = perf_counter() - started
             await asyncio.sleep(min(LONGEST_REST, max(FRAME, REST * spent)))
