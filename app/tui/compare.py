@@ -45,6 +45,7 @@ class Comparison:
         self._service = service
         self._owner = owner
         self._stream: Turn | None = None
+        self._guard = threading.Lock()
         self.run = 0
 
     def start(self, question: str, sides: list[Adapter | None]) -> None:
@@ -56,9 +57,11 @@ class Comparison:
 
     def stop(self) -> None:
         """Break off, and let nothing more be heard of it."""
-        self.run += 1
-        if self._stream is not None:
-            self._stream.close()
+        with self._guard:
+            self.run += 1
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def _ask(self, run: int, question: str, sides: list[Adapter | None]) -> None:
         for side, adapter in enumerate(sides):
@@ -70,10 +73,12 @@ class Comparison:
                 sampler={"temperature": 0.0, "max_tokens": LONGEST},
             )
             try:
-                self._stream = self._service.chat(request)
-                for event in self._stream:
+                stream = self._service.chat(request)
+                if not self._follow(run, stream):
+                    stream.close()
+                    return
+                for event in stream:
                     if run != self.run:
-                        self._stream.close()
                         return
                     self._owner.post_message(Heard(run, side, event))
             except MynahError as error:
@@ -82,6 +87,13 @@ class Comparison:
                 _logger.exception("a comparison could not be followed")
                 failure = Failed(ErrorClass.UNKNOWN, f"this reply could not be made ({error})")
                 self._owner.post_message(Heard(run, side, failure))
+
+    def _follow(self, run: int, stream: Turn) -> bool:
+        """Whether this run still counts; then whoever ends it closes its stream."""
+        with self._guard:
+            if run == self.run:
+                self._stream = stream
+            return run == self.run
 
 
 class Side(VerticalScroll):
