@@ -16,6 +16,7 @@ import app
 from app.cli.output import emit, json_option, progress, put, say
 from app.cli.session import Kind, full_id, service
 from store.errors import ModelFileError, UsageError
+from store.types import ForgetState
 
 if TYPE_CHECKING:
     from app.service import Service
@@ -179,7 +180,12 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
     """
     from store.exchange import restore as restoring
 
-    made = restoring.restore(service().home, file, replace=replace)
+    mynah = service()
+    made = restoring.restore(mynah.home, file, replace=replace)
+    for asked in mynah.forgettings():
+        if asked.state is not ForgetState.PURGED:
+            mynah.forget_on(asked.id)
+            say(f"what you have had forgotten since is forgotten again ({asked.id})")
     if made.kept_aside is not None:
         say(f"the database that could not be read is now {made.kept_aside}")
     say(f"the database is {made.state}, as it was in the backup")

@@ -128,10 +128,10 @@ def _forget(scope: Scope, typed: str | None, *, wait: bool, dry_run: bool, yes: 
     if dry_run:
         emit(_planned(planned), as_json, lambda: _undone(planned))
         return
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+    if not yes:
         for line in _undone(planned):
             say(line)
-        if not click.confirm("this cannot be undone: forget it?", err=True):
+        if sys.stdin.isatty() and not click.confirm("this cannot be undone: forget it?", err=True):
             raise Interrupted("nothing was forgotten")
     asked = mynah.forget(scope, target)
     if wait:

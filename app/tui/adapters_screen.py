@@ -81,7 +81,7 @@ class AdaptersScreen(Screen[None]):
         Binding("u", "use"),
         Binding("c", "compare"),
         Binding("b", "against_base"),
-        Binding("f9,r", "rollback"),
+        Binding("f9", "rollback"),
         Binding("p", "pin"),
         *(Binding(str(place), f"pane('{pane}')") for place, pane in enumerate(Pane, 1)),
         Binding("f1", "app.help"),

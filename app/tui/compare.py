@@ -29,6 +29,9 @@ LONGEST = 300
 _logger = logging.getLogger(__name__)
 
 
+NOT_ASKED = "not asked yet: C asks both"
+
+
 @dataclass
 class Heard(Message):
     """Something was heard of one side of a comparison."""
@@ -103,11 +106,11 @@ class Side(VerticalScroll):
         super().__init__(Static("", markup=False))
         self._text = ""
 
-    def begin(self, adapter: Adapter | None) -> None:
-        """An empty reply of a version."""
+    def begin(self, adapter: Adapter | None, remark: str = "…") -> None:
+        """An empty reply of a version, with a remark in its place."""
         self.border_title = "base" if adapter is None else f"v{adapter.version}"
         self._text = ""
-        self._say("…")
+        self._say(remark)
 
     def hear(self, event: TurnEvent) -> None:
         """Take in one event."""
@@ -158,7 +161,7 @@ class CompareView(Vertical):
         self._before, self._after = before, after
         self.query_one(Input).value = question
         for side, adapter in zip(self.query(Side), (before, after), strict=True):
-            side.begin(adapter)
+            side.begin(adapter, NOT_ASKED)
 
     @property
     def question(self) -> str:
