@@ -257,13 +257,18 @@ def test_plain_on_a_terminal_moves_nothing(home: Home) -> None:
     """No escape sequence at all, a prompt, and Ctrl-D leaves."""
     from tests.scripted import scripted_host
 
-    with scripted_host(home):
+    with scripted_host(home) as host:
         process = pexpect.spawn(
             sys.executable, ["-m", "app.cli.main", "chat", "--plain"], cwd=str(ROOT), timeout=PATIENCE
         )
         process.expect_exact("You: ")
         process.sendline("slow 100")
-        time.sleep(0.5)
+        # Not before it streams: until then a Ctrl-C is one at the prompt.
+        deadline = time.monotonic() + PATIENCE
+        while host.status()["generating"] is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.3)
         process.sendintr()
         process.expect_exact("/continue goes on")
         process.expect_exact("You: ")
