@@ -298,8 +298,7 @@ def test_what_may_not_be_kept_is_not_written(home: Home, why: str) -> None:
     assert not warm.directory(home).exists()
 
 
-def _forget_something(store: Store) -> None:
-    moment = "2999-01-01T00:00:00.000000+00:00"
+def _forget_something(store: Store, moment: str = "2999-01-01T00:00:00.000000+00:00") -> None:
     with store.write() as connection:
         connection.execute(
             "INSERT INTO forgettings (id, scope, state, created, updated, [plan]) "
@@ -347,3 +346,29 @@ def test_what_was_computed_before_a_request_to_forget_is_not_used_again(home: Ho
             lambda: not any(slot.tokens for bench in at.engine.benches.all for slot in bench.cache.slots)
         )
         assert at.ask("turns", before=again).done().usage["cached_tokens"] == 0
+
+
+def test_a_warming_ends_before_what_it_computes_on_is_forgotten(home: Home) -> None:
+    with desk(home, batch_seconds=0.1) as at:
+        other, _, _ = say(at.store, "something else", "yes")
+        text = "echo " + "word " * 200
+        at.ask(text, temperature=0.0).done()
+        adapter = live_adapter(at.store, b"v1")
+        wait_until(lambda: warmed(at, adapter))
+        forgetting.request(at.store, Scope.CONVERSATION, other)
+        wait_until(
+            lambda: not any(slot.tokens for bench in at.engine.benches.all for slot in bench.cache.slots)
+        )
+        done = at.ask(text, temperature=0.0).done()
+    assert (done.adapter, done.text) == (adapter, "word " * 200)
+    assert done.usage["cached_tokens"] == 0
+
+
+def test_what_was_forgotten_before_costs_no_later_conversation_its_warmth(home: Home) -> None:
+    with Store.open(home) as store:
+        _forget_something(store, "2001-01-01T00:00:00.000000+00:00")
+    yesterday(home)
+    with desk(home) as at:
+        wait_until(lambda: not warm.directory(home).exists())
+        time.sleep(1.2)  # longer than the engine goes without a look
+        assert at.ask(LONG, temperature=0.0).done().usage["cached_tokens"] > 0

@@ -181,6 +181,8 @@ class Engine:
             versions = Versions(store, self._runtime.info.base_hash, self.benches)
             open_ = OpenConversations(self._runtime, self.benches, activity.hold)
             shift = _Shift(store, activity, versions, open_)
+            # What lies on the disk was looked through for what has been forgotten by now.
+            self._forgotten = forgetting.latest(store)
             _attempt(lambda: warm_files.load(store, self._runtime, versions))
             while self._runs or not self._ended:
                 self._close_left_open(store)
@@ -223,7 +225,7 @@ class Engine:
         moment = forgetting.latest(shift.store)
         if moment != self._forgotten and not self._runs:
             self._forgotten = moment
-            shift.open.forget()
+            shift.open.forget(shift.versions)
             self.forget()
 
     def _next(self, top: _Run | None) -> Job | None:

@@ -194,8 +194,9 @@ class OpenConversations:
             if warming.version == versions.serving():
                 versions.bench(Serve.ACTIVE)
 
-    def forget(self) -> None:
-        """Remember nothing."""
+    def forget(self, versions: Versions) -> None:
+        """Remember nothing. A warming ends first: its thread computes on a cache that is about to be dropped."""
+        self.collect(versions)
         self._open.clear()
 
 
