@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
 from array import array
 from collections.abc import Iterable, Sequence
@@ -413,13 +414,7 @@ def delete(store: Store, conversation: str) -> None:
     erasure.empty_log(store)
 
 
-def by_path(store: Store, digest: str) -> Message | None:
-    """The newest finished message whose whole path has this hash, or None; asides are not looked at."""
-    found = all_by_path(store, digest)
-    return found[0] if found else None
-
-
-def all_by_path(store: Store, digest: str, *, asides: bool = False) -> list[Message]:
+def by_path(store: Store, digest: str, *, asides: bool = False) -> list[Message]:
     """The finished messages whose whole path has this hash, newest first; in asides alone, or in all but asides."""
     rows = store.conn.execute(
         f"SELECT {_COLUMNS} FROM messages WHERE path_hash = ? AND (? = (SELECT source = ? FROM conversations "
@@ -508,6 +503,15 @@ def _recorded(row: sqlite3.Row, end: ReplyEnd) -> Recorded:
         completion=len(end.completion_tokens),
         machine=end.machine,
     )
+
+
+def known_numbers(code: str, data: bytes | None) -> list[Any]:
+    """A stored array (``i`` or ``f``), or nothing unless all of it is known.
+
+    Tokens that were taken over from a text have no probability (not a number), for which JSON has no word.
+    """
+    values = _unpack(code, data)
+    return list(values) if all(map(math.isfinite, values)) else []
 
 
 def _pack(code: str, values: Iterable[float]) -> bytes:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -182,15 +181,15 @@ def _of_message(event: sqlite3.Row | None, row: sqlite3.Row, rows: _Rows) -> Ste
         created=(row["finished"] if call else None) or row["created"],
         observation=_present(
             {"parent": row["parent"], "left_out": row["left_out"] if call else None}
-            | {"prompt_tokens": _unpacked("i", row["prompt_tokens"])}
+            | {"prompt_tokens": conversations.known_numbers("i", row["prompt_tokens"]) or None}
         ),
         harness=_harness(row) if call else {},
         action=_present(
             {
                 "role": row["role"],
                 "text": row["text"],
-                "tokens": _unpacked("i", row["completion_tokens"]),
-                "logprobs": _unpacked("f", row["logprobs"]),
+                "tokens": conversations.known_numbers("i", row["completion_tokens"]) or None,
+                "logprobs": conversations.known_numbers("f", row["logprobs"]) or None,
             }
         ),
         outcome=_present(
@@ -259,12 +258,3 @@ def _present(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _json(text: str | None) -> Any:
     return json.loads(text) if text else None
-
-
-def _unpacked(code: str, data: bytes | None) -> list[Any] | None:
-    if not data:
-        return None
-    values = array(code)
-    values.frombytes(data)
-    # Not a number: tokens that were taken over from a text have no probability, and JSON has no word for that.
-    return None if any(value != value for value in values) else list(values)

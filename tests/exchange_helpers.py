@@ -1,4 +1,4 @@
-"""Stores for exchange tests: made from one migrated database, because a property needs two for each example."""
+"""Stores and other programs' files for exchange tests; stores from one migrated database, a property needs two each."""
 
 from __future__ import annotations
 
@@ -56,3 +56,26 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Rows as a file of JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def node(role: str | None, text: Any, parent: str | None, time: object = None, **more: Any) -> dict[str, Any]:
+    """One node of a ChatGPT export; its children are left out on purpose."""
+    message = {
+        "author": {"role": role},
+        "create_time": time,
+        "content": {"content_type": "text", "parts": text if isinstance(text, list) else [text]},
+        "metadata": {"model_slug": "gpt-x"},
+        **more,
+    }
+    return {"message": None if role is None else message, "parent": parent, "children": []}
+
+
+def chat(name: str, mapping: dict[str, Any] | None = None, current: str = "a1") -> dict[str, Any]:
+    """One conversation of a ChatGPT export."""
+    nodes = mapping or {
+        "root": node(None, "", None),
+        "q": node("user", f"question {name}", "root", 1_700_000_000.25),
+        "a1": node("assistant", "first answer", "q", "2023-11-14T22:13:30Z"),
+        "a2": node("assistant", "second answer", "q", None),
+    }
+    return {"conversation_id": name, "title": f"Chat {name}", "mapping": nodes, "current_node": current}

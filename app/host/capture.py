@@ -198,7 +198,7 @@ def _longest(
     known = len(turns) + 1
     while known > opening and not ends:
         known -= 1
-        ends = conversations.all_by_path(store, digests[known - 1], asides=asides)
+        ends = conversations.by_path(store, digests[known - 1], asides=asides)
     while known < len(turns):
         further = [child for end in ends for child in conversations.children(store, end.id)]
         further = [child for child in further if _same(child, turns[known], ours.get(known))]

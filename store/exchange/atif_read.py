@@ -193,7 +193,13 @@ def _number(value: object) -> float | None:
 
 
 def _packed(code: str, values: object) -> bytes | None:
-    return array(code, values).tobytes() if isinstance(values, list) else None
+    if not isinstance(values, list):
+        return None
+    packed = array(code, values)
+    # A number that 32 bits do not hold becomes infinite here, and nothing could be exported with it again.
+    if not all(map(math.isfinite, packed)):
+        raise ValueError("numbers")
+    return packed.tobytes()
 
 
 def _signal(signal: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -257,9 +256,11 @@ def _node(
         created=row["created"],
         facts=facts,
         model=row["model"],
-        prompt_tokens=[] if redaction.hides else _unpacked("i", row["prompt_tokens"]),
-        completion_tokens=[] if redaction.hides else _unpacked("i", row["completion_tokens"]),
-        logprobs=[] if redaction.hides else _unpacked("f", row["logprobs"]),
+        prompt_tokens=[] if redaction.hides else conversations.known_numbers("i", row["prompt_tokens"]),
+        completion_tokens=[]
+        if redaction.hides
+        else conversations.known_numbers("i", row["completion_tokens"]),
+        logprobs=[] if redaction.hides else conversations.known_numbers("f", row["logprobs"]),
         signals=tuple(_signal(signal, redact) for signal in signals),
     )
 
@@ -269,10 +270,3 @@ def _signal(row: sqlite3.Row, redact: Redact) -> dict[str, Any]:
     if "text" in signal:
         signal["text"] = redact(signal["text"])
     return signal
-
-
-def _unpacked(code: str, data: bytes | None) -> list[Any]:
-    values = array(code)
-    values.frombytes(data or b"")
-    # Not a number: tokens that were taken over from a text have no probability, and JSON has no word for that.
-    return [] if any(value != value for value in values) else list(values)
