@@ -31,7 +31,7 @@ _LAST = "\U0010ffff"
 def newest_first(store: Store, wanted: str) -> Rows:
     """The rows of `messages` whose text contains ``wanted`` (not empty, no NUL), whatever the case of its letters."""
     if len(wanted) >= TRIGRAM:
-        return _matching(store, _quoted(wanted), None)
+        return _matching(store, quoted(wanted), None)
     return _short(store, wanted)
 
 
@@ -41,7 +41,7 @@ def _short(store: Store, wanted: str) -> Rows:
     if floor is None:
         return
     sources = [
-        _matching(store, " OR ".join(map(_quoted, terms)), floor)
+        _matching(store, " OR ".join(map(quoted, terms)), floor)
         for terms in _batches(_trigrams(store, wanted))
     ]
     sources += [_ending(store, *each, floor) for each in _endings(wanted)]
@@ -127,7 +127,7 @@ def _folded(character: str) -> str:
     return small if len(small) == 1 else character
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """As one FTS5 string: operators, quotes and punctuation in it mean nothing but themselves."""
     return '"' + text.replace('"', '""') + '"'
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from store import search
+from store.containing import TRIGRAM, quoted
 from store.db import Store
 from store.errors import UsageError
 from store.labels import clean_tag
@@ -67,7 +68,6 @@ FILTERS = {
 }
 """The filters, with what each takes."""
 
-TRIGRAM = 3
 """Characters from which on the index answers."""
 
 _FILTER = re.compile(rf"(?<!\S)({'|'.join(FILTERS)}):(\S+)", re.IGNORECASE)
@@ -143,24 +143,13 @@ def find(store: Store, sought: Sought, limit: int = 50) -> list[Hit]:
         fits = " AND ".join(condition for condition, _ in replies)
         given = [value for _, values in replies for value in values]
         conditions.append((f"EXISTS ({_ITS_REPLY} AND {fits})", [Role.ASSISTANT, *given]))
-    rows = store.conn.execute(
-        "SELECT messages.id, messages.conversation, conversations.title, messages.role, messages.text, "
-        "messages.created FROM messages JOIN conversations ON conversations.id = messages.conversation "
-        f"WHERE conversations.keep_history = 'allow' AND {' AND '.join(condition for condition, _ in conditions)} "
-        "ORDER BY messages.rowid DESC LIMIT ?",
-        [*(value for _, values in conditions for value in values), limit],
+    return search.hits(
+        store,
+        " AND ".join(condition for condition, _ in conditions),
+        [value for _, values in conditions for value in values],
+        sought.words,
+        limit,
     )
-    return [
-        Hit(
-            row["conversation"],
-            row["title"],
-            row["id"],
-            Role(row["role"]),
-            search.excerpt(row["text"], sought.words),
-            row["created"],
-        )
-        for row in rows
-    ]
 
 
 _Condition = tuple[str, list[object]]
@@ -173,8 +162,9 @@ def _words(sought: Sought) -> _Condition:
     if not words:
         return "messages.role = ?", [Role.ASSISTANT]
     if len(words) >= TRIGRAM:
-        quoted = '"' + words.replace('"', '""') + '"'
-        return "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)", [quoted]
+        return "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)", [
+            quoted(words)
+        ]
     return "instr(lower(messages.text), lower(?)) > 0", [words]
 
 

@@ -38,17 +38,18 @@ def search(store: Store, query: str, limit: int = 50) -> list[Hit]:
         return found
     with closing(containing.newest_first(store, wanted)) as rows:
         while len(found) < limit and (some := list(itertools.islice(rows, limit))):
-            found += _hits(store, some, wanted)
+            condition = f"messages.rowid IN ({', '.join('?' * len(some))})"
+            found += hits(store, condition, some, wanted, limit)
     return found[:limit]
 
 
-def _hits(store: Store, some: Sequence[int], wanted: str) -> list[Hit]:
+def hits(store: Store, condition: str, values: Sequence[object], wanted: str, limit: int) -> list[Hit]:
+    """Messages of conversations that are kept in history and for which an SQL condition holds, the newest first."""
     rows = store.conn.execute(
         "SELECT messages.id, messages.conversation, conversations.title, messages.role, messages.text, "
         "messages.created FROM messages JOIN conversations ON conversations.id = messages.conversation "
-        f"WHERE conversations.keep_history = 'allow' AND messages.rowid IN ({', '.join('?' * len(some))}) "
-        "ORDER BY messages.rowid DESC",
-        some,
+        f"WHERE conversations.keep_history = 'allow' AND {condition} ORDER BY messages.rowid DESC LIMIT ?",
+        (*values, limit),
     )
     return [
         Hit(
@@ -56,14 +57,14 @@ def _hits(store: Store, some: Sequence[int], wanted: str) -> list[Hit]:
             row["title"],
             row["id"],
             Role(row["role"]),
-            excerpt(row["text"], wanted),
+            _excerpt(row["text"], wanted),
             row["created"],
         )
         for row in rows
     ]
 
 
-def excerpt(text: str, wanted: str, width: int = 100) -> str:
+def _excerpt(text: str, wanted: str, width: int = 100) -> str:
     """One line of a text around what was looked for in it."""
     at = max(text.lower().find(wanted.lower()), 0)
     start = max(at - width // 3, 0)
