@@ -259,7 +259,12 @@ def test_plain_on_a_terminal_moves_nothing(home: Home) -> None:
 
     with scripted_host(home) as host:
         process = pexpect.spawn(
-            sys.executable, ["-m", "app.cli.main", "chat", "--plain"], cwd=str(ROOT), timeout=PATIENCE
+            sys.executable,
+            ["-m", "app.cli.main", "chat", "--plain"],
+            cwd=str(ROOT),
+            timeout=PATIENCE,
+            # A shell starts what runs in the background with Ctrl-C ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         process.expect_exact("You: ")
         process.sendline("slow 100")
