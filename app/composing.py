@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from store import drafts, settings
@@ -18,13 +19,13 @@ class Preferences:
     keys: dict[str, str] = field(default_factory=dict)
 
 
-class Composing:
-    """Mixed into the service, which has the store."""
+class Composing(ABC):
+    """The part of `app.service.Service` that serves the writing."""
 
     @property
+    @abstractmethod
     def store(self) -> Store:
         """The calling thread's connection."""
-        raise NotImplementedError
 
     def draft(self, conversation: str | None) -> str:
         """What was typed in a conversation, or on the empty page, and not sent."""

@@ -2,11 +2,10 @@
 
 Pure choices over what the ledger says, never over ids, times or chance: a lesson without a unit is the lesson of a
 ledger that never held it, which is what makes forgetting one provable, and a run that is begun again makes the same
-choices. An eighth of the
-new units is held out, at least one once there are two: a unit that was trained on can no longer tell whether the
-lesson carries over. With fewer there is no evidence, and the round waits for more. A round starts from the bare
-base, so everything learned before must be in it: all earlier units come along while they are few, a sample of
-them once they are many.
+choices. An eighth of the new units is held out, at least one once there are two: a unit that was trained on can no
+longer tell whether the lesson carries over. With fewer there is no evidence, and the round waits for more. A round
+starts from the bare base, so everything learned before must be in it: all earlier units come along while they are
+few, a sample of them once they are many.
 """
 
 from __future__ import annotations

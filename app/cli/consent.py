@@ -13,6 +13,7 @@ import click
 
 from app.cli.output import emit, json_option, say
 from app.cli.session import Kind, full_id, service
+from app.counting import counted
 from store.consent import Change, Dials
 from store.types import Consent, Dial
 
@@ -94,13 +95,16 @@ def _lines(dials: Dials) -> Iterator[str]:
         yield f"{dial:<8} {value:<6} {_LABELS[dial]}{'' if value is Consent.ALLOW else ': no'}"
 
 
+_RATINGS = ("rating or correction", "ratings and corrections")
+
+
 def _remarks(conversation: str, changes: list[Change], dials: Dials) -> Iterator[str]:
     """What the owner should know of what was just done."""
     refused, queued = (sum(getattr(change, name) for change in changes) for name in ("refused", "queued"))
     if refused:
-        yield f"{_count(refused)} will not be learned"
+        yield f"{counted(refused, *_RATINGS)} will not be learned"
     if queued:
-        yield f"{_count(queued)} can be learned again"
+        yield f"{counted(queued, *_RATINGS)} can be learned again"
     if changes and dials[Dial.TRAIN] is Consent.DENY and changes[-1].taught:
         yield (
             f"adapters learned from it before ({', '.join(changes[-1].taught)}), and the dial does not undo that: "
@@ -108,7 +112,3 @@ def _remarks(conversation: str, changes: list[Change], dials: Dials) -> Iterator
         )
     if changes and dials[Dial.HISTORY] is Consent.DENY:
         yield "it is deleted an hour after its last message, or when Mynah stops; --history allow keeps it"
-
-
-def _count(units: int) -> str:
-    return "1 rating or correction" if units == 1 else f"{units} ratings and corrections"

@@ -15,6 +15,7 @@ import click
 import app
 from app.cli.output import emit, json_option, progress, put, say
 from app.cli.session import Kind, full_id, service
+from app.counting import counted
 from store.errors import ModelFileError, UsageError
 from store.types import ForgetState
 
@@ -63,14 +64,14 @@ def write_export(
     else:
         _write_new(out, written)
     place = "" if out is None else f" to {out}"
-    say(f"wrote {_count(tally.lines, 'line')} of {_count(tally.conversations, 'conversation')}{place}")
+    say(f"wrote {counted(tally.lines, 'line')} of {counted(tally.conversations, 'conversation')}{place}")
     for remark in _remarks(tally, redact):
         say(remark)
 
 
 def _remarks(tally: Tally, redact: bool) -> Iterator[str]:
     if tally.without_consent:
-        yield f"left out {_count(tally.without_consent, 'conversation')} that may not be trained on"
+        yield f"left out {counted(tally.without_consent, 'conversation')} that may not be trained on"
     if not redact:
         yield "nothing was redacted: secrets and personal data are in it as they were written"
 
@@ -133,10 +134,10 @@ def _report(report: Report) -> dict[str, Any]:
 
 
 def _summary(report: Report) -> str:
-    parts = [f"added {_count(report.added, 'conversation')}"]
+    parts = [f"added {counted(report.added, 'conversation')}"]
     if report.extended:
         parts.append(f"extended {report.extended}")
-    parts[-1] += f" ({_count(report.messages, 'message')})"
+    parts[-1] += f" ({counted(report.messages, 'message')})"
     if report.unchanged:
         parts.append(f"{report.unchanged} {'was' if report.unchanged == 1 else 'were'} here already")
     if report.skipped:
@@ -201,10 +202,6 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
 
 def _held(conversations: int, messages: int, adapters: int) -> str:
     return (
-        f"{_count(conversations, 'conversation')} with {_count(messages, 'message')} "
-        f"and {_count(adapters, 'adapter')}"
+        f"{counted(conversations, 'conversation')} with {counted(messages, 'message')} "
+        f"and {counted(adapters, 'adapter')}"
     )
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

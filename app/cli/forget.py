@@ -16,6 +16,7 @@ import click
 from app.cli.learn import Narrator
 from app.cli.output import emit, json_option, say, short_time, table
 from app.cli.session import Kind, full_id, service
+from app.counting import counted
 from app.service import Service
 from store.errors import Interrupted, MynahError, UsageError
 from store.forgetting import Forgetting, Preview
@@ -156,7 +157,7 @@ def _waited(mynah: Service, asked: Forgetting) -> Forgetting:
 def _undone(planned: Preview) -> Iterator[str]:
     """What a request would undo, for people."""
     what = "everything" if planned.scope is Scope.ALL else f"{planned.scope} {planned.target}"
-    yield f"forgetting {what} erases {_count(planned.messages, 'message')} and {_count(planned.ratings, 'rating')}"
+    yield f"forgetting {what} erases {counted(planned.messages, 'message')} and {counted(planned.ratings, 'rating')}"
     if planned.tainted:
         versions = ", ".join(f"v{version}" for version in planned.versions)
         yield f"deleted with it, because they saw it: {versions}"
@@ -174,10 +175,10 @@ def _lines(asked: Forgetting) -> Iterator[str]:
     """How far a request got, for people."""
     what = "everything" if asked.scope is Scope.ALL else f"{asked.scope} {asked.target}"
     counts = asked.plan["counts"]
-    gone = f"{_count(counts['messages'], 'message')}, {_count(counts['ratings'], 'rating')}"
+    gone = f"{counted(counts['messages'], 'message')}, {counted(counts['ratings'], 'rating')}"
     yield f"{what}: {asked.state.replace('_', ' ')} (request {asked.id})"
     if "backups" in asked.plan["steps"]:
-        yield f"erased: {gone}, {_count(len(asked.plan['tainted']), 'adapter')}"
+        yield f"erased: {gone}, {counted(len(asked.plan['tainted']), 'adapter')}"
     for moved in asked.plan["moved"]:
         after = "the base model" if moved["after"] is None else f"v{moved['after_version']}"
         yield f"{after} took over from v{moved['before_version']}"
@@ -228,7 +229,3 @@ def _data(asked: Forgetting) -> dict[str, Any]:
         "erased": asked.plan["steps"].get("backups"),
         "receipt": asked.receipt,
     }
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

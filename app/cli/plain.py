@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from app.cli.output import put, say
-from app.host.client import TurnRequest, failed
+from app.host.client import TurnRequest, TurnStream, failed
 from app.host.events import Done, Queued, Started, Token
 from store.errors import MynahError, UsageError
 from store.types import SignalKind
@@ -134,8 +134,8 @@ class PlainChat:
                 lines.end()
                 say("(stopped; /continue goes on)")
 
-    def _follow(self, stream: object, lines: _Lines) -> None:
-        for event in stream:  # type: ignore[attr-defined]
+    def _follow(self, stream: TurnStream, lines: _Lines) -> None:
+        for event in stream:
             error = failed(event)
             if error is not None:
                 lines.end()

@@ -8,9 +8,9 @@ hold batches that were filled up with tokens nobody said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -120,7 +120,7 @@ def _batches(value: object, prompt: list[int], chunk: int) -> tuple[Batch, ...]:
         cold = (Batch(chunk, chunk, whole), Batch(rest, rest, 1))
         return tuple(batch for batch in cold if batch.kept and batch.times)
     try:
-        batches = tuple(Batch(*map(int, each)) for each in value)  # type: ignore[attr-defined]
+        batches = tuple(Batch(*map(int, each)) for each in cast(Iterable[Any], value))
     except (TypeError, ValueError):
         raise FieldError("evaluated", "evaluated must be a list of batches") from None
     sound = all(0 < kept <= size <= chunk and times > 0 for kept, size, times in batches)

@@ -111,7 +111,8 @@ class Supervisor:
         self._ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._backoff = Backoff()
-        self._swept = 0.0
+        # The host sweeps when it starts.
+        self._swept = time.monotonic()
 
     def start(self) -> None:
         """Begin to look."""

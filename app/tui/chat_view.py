@@ -154,11 +154,7 @@ class ChatView(OpenConversation):
         if event is None:
             await self._turn_over(turn)
             return
-        before = len(turn.text)
-        turn.hear(event)
-        if turn.view is not None:
-            turn.view.write(turn.text[before:])
-            turn.view.say(turn.remark)
+        turn.show(event)
         match event:
             case Started():
                 if turn is self.turn:

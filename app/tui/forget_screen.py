@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from app.counting import counted
 from app.tui import wording
 from app.tui.background import Background, Finished
 from app.tui.pages import Line, Look, Page, line
@@ -86,8 +87,8 @@ class ForgetScreen(ModalScreen[bool]):
 def undone(preview: Any, serving: int | None) -> list[Line]:
     """What a request would undo, for people. ``serving`` is the version that answers then; None for the base."""
     gone = [
-        _count(preview.messages, "message"),
-        _count(preview.ratings, "rating or correction", "ratings and corrections"),
+        counted(preview.messages, "message"),
+        counted(preview.ratings, "rating or correction", "ratings and corrections"),
     ]
     lines = [line(Look.ITEM, f"{' and '.join(gone)} are erased.")]
     if preview.versions:
@@ -100,7 +101,3 @@ def undone(preview: Any, serving: int | None) -> list[Line]:
         lines.append(line(Look.ITEM, "What else was learned with it is learned anew, without it."))
     lines += [line(Look.ITEM, f"The backup {path} is written anew without it.") for path in preview.backups]
     return lines
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

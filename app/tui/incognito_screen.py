@@ -124,11 +124,7 @@ class IncognitoScreen(Screen[None]):
         if event is None:
             await self._over(turn, None)
             return
-        before = len(turn.text)
-        turn.hear(event)
-        if turn.view is not None:
-            turn.view.write(turn.text[before:])
-            turn.view.say(turn.remark)
+        turn.show(event)
         if isinstance(event, Done):
             await self._over(turn, event)
         elif isinstance(event, Failed):

@@ -73,6 +73,14 @@ class LiveTurn:
             case Done() | Failed():
                 self.stage = Stage.OVER
 
+    def show(self, event: TurnEvent) -> None:
+        """Take in one event, and let the view follow where the turn is on the screen."""
+        before = len(self.text)
+        self.hear(event)
+        if self.view is not None:
+            self.view.write(self.text[before:])
+            self.view.say(self.remark)
+
     @property
     def remark(self) -> str:
         """What the line under the reply says meanwhile."""

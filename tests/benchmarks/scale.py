@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -86,7 +87,7 @@ def actions(at: Subject) -> Iterator[Action]:
     yield Action("read a conversation of 10", 30, lambda: service.thread(at.short))
     yield Action("read a conversation of 100", 5, lambda: service.thread(at.long))
     for name, words in SEARCHES.items():
-        yield Action(f"search {name} ({words})", 15, lambda words=words: service.search(words))  # type: ignore[misc]
+        yield Action(f"search {name} ({words})", 15, partial(service.search, words))
     yield Action("append a turn", 100, lambda: append(store, at.short))
     yield Action("rate a reply", 30, lambda: service.rate(at.reply, 1))
     yield Action("find an id by its prefix", 30, lambda: service.resolve("messages", at.reply[:-1]))

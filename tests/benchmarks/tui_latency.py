@@ -22,6 +22,7 @@ import psutil
 from textual import events
 
 from app.tui.app import MynahApp
+from app.tui.composer import Composer
 from store import conversations
 from store.home import Home
 from store.types import Role
@@ -45,7 +46,7 @@ class Watched(MynahApp):
 
     def _display(self, screen: Any, renderable: Any) -> None:
         super()._display(screen, renderable)
-        if self.wanted and self.screen.query_one("Composer").text == self.wanted:  # type: ignore[attr-defined]
+        if self.wanted and self.screen.query_one(Composer).text == self.wanted:
             self.drawn = perf_counter()
             self.wanted = ""
 
