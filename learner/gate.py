@@ -20,11 +20,12 @@ from typing import Any
 import torch
 
 from app.model.catalogue import ModelFile
-from app.model.llama import ContextSettings, LlamaAdapter, LlamaModel, SamplerSettings, generate_together
+from app.model.llama import LlamaAdapter, LlamaModel, SamplerSettings, generate_together
 from app.model.renderer import Renderer, Turn
 from learner import checks, objectives, reference, scoring
+from learner.contexts import polite_context
 from learner.examples import Example, rejected_window
-from learner.yielding import YIELD_BATCH
+from learner.yielding import Yielding
 from store.files import whole_file
 from store.types import Role
 
@@ -162,17 +163,19 @@ def drift_checks(drift: Drift) -> list[Check]:
 
 
 def measure_health(
-    model: LlamaModel, renderer: Renderer, adapter: LlamaAdapter | None, pause: Callable[[], None]
+    model: LlamaModel, renderer: Renderer, adapter: LlamaAdapter | None, yielding: Yielding
 ) -> Health:
     """Let the served file answer the probes, greedily and all at once."""
     probes = [renderer.prompt([Turn(Role.USER, probe)]) for probe in reference.PROBES]
-    context = model.context(ContextSettings(_WINDOW, len(probes), n_batch=YIELD_BATCH))
+    context = polite_context(model, yielding, _WINDOW, len(probes))
     stops = renderer.stop_ids
     empty = looping = runaway = 0
     try:
         context.set_adapter(adapter)
         greedy = [SamplerSettings(temperature=0.0)] * len(probes)
-        for tokens in generate_together(context, probes, greedy, PROBE_TOKENS, stops, between=pause):
+        for tokens in generate_together(
+            context, probes, greedy, PROBE_TOKENS, stops, between=yielding.border
+        ):
             ended = tokens[-1] in stops
             words = tokens[:-1] if ended else tokens
             empty += not model.vocab.text(words).strip()

@@ -189,13 +189,13 @@ class Round:
                 self._tell(RunState.PREPARING, len(done) / len(pairs), "asking the teacher")
             return done
 
-        with closing(Teacher(served, renderer, self._yielding.border)) as teacher:
+        with closing(Teacher(served, renderer, self._yielding)) as teacher:
             return Lesson(taught(lesson.train), taught(lesson.replay), taught(lesson.held_out))
 
     def _practise(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
         """Let the base that is shown the corrections answer everyday questions like them."""
         self._tell(RunState.PREPARING, 0.5, "practising on everyday questions", force=True)
-        demonstrator = Demonstrator(served, renderer, self._yielding.border)
+        demonstrator = Demonstrator(served, renderer, self._yielding)
         practice = demonstrator.practise(lesson.corrections, self._seed)
         log.info("practice: %d answers, refused %s", len(practice.examples), practice.refused)
         return replace(lesson, practice=practice.examples)
@@ -277,11 +277,10 @@ class Round:
     ) -> list[Any]:
         from learner import gate
 
-        pause = self._yielding.border
-        usual = gate.base_health(base, lambda: gate.measure_health(served, renderer, None, pause))
+        usual = gate.base_health(base, lambda: gate.measure_health(served, renderer, None, self._yielding))
         path = adapters.files(self._store, candidate.id) / adapters.GGUF_NAME
         with closing(served.load_adapter(path)) as adapter:
-            return gate.health_checks(gate.measure_health(served, renderer, adapter, pause), usual)
+            return gate.health_checks(gate.measure_health(served, renderer, adapter, self._yielding), usual)
 
     def _decide(self, candidate: Adapter, verdict: Verdict) -> RunOutcome:
         report = verdict.as_dict()

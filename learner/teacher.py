@@ -8,14 +8,15 @@ ten times quicker there than in the training library, and it is the model the ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.model.llama import ContextSettings, LlamaContext, LlamaModel, SamplerSettings, generate
+from app.model.llama import LlamaContext, LlamaModel, SamplerSettings, generate
 from app.model.renderer import Renderer
 from learner import checks
+from learner.contexts import polite_context
 from learner.examples import Example
-from learner.yielding import YIELD_BATCH
+from learner.yielding import Yielding
 
 ACCEPTED_PER_UNIT = 2
 TRIES_PER_UNIT = 4
@@ -34,11 +35,11 @@ class Taught:
 class Teacher:
     """Writes replies to hinted prompts. Close it: it holds a context of the served model."""
 
-    def __init__(self, model: LlamaModel, renderer: Renderer, pause: Callable[[], None]) -> None:
+    def __init__(self, model: LlamaModel, renderer: Renderer, yielding: Yielding) -> None:
         self._renderer = renderer
-        self._pause = pause
+        self._pause = yielding.border
         self._vocab = model.vocab
-        self._context: LlamaContext = model.context(ContextSettings(n_ctx=_WINDOW, n_batch=YIELD_BATCH))
+        self._context: LlamaContext = polite_context(model, yielding, _WINDOW)
 
     def teach(self, example: Example, seed: int) -> Taught:
         """Up to two accepted replies, from at most four tries; the first try is greedy."""
