@@ -27,6 +27,7 @@ from store import (
     conversations,
     forgetting,
     ids,
+    provenance,
     purging,
     runs,
     search,
@@ -68,7 +69,10 @@ END_REPLY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ThreadMessage:
-    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base."""
+    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base.
+
+    ``elsewhere`` names who wrote a reply that was not written here.
+    """
 
     message: Message
     version: int | None
@@ -78,6 +82,7 @@ class ThreadMessage:
     sibling: int
     siblings: list[str]
     verdict: Verdict | None = None
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True)
@@ -512,6 +517,7 @@ class Service(Insight, Composing):
             sibling=beside.index(message.id),
             siblings=beside,
             verdict=verdict,
+            elsewhere=provenance.author_elsewhere(store, message.id),
         )
 
     def _taught(self, unit: Unit, use: UnitUse) -> Taught:

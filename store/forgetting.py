@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from store import adapters, conversations, decisions, units
+from store import adapters, conversations, decisions, textindex, units
 from store.adapters import Adapter, Moved
 from store.db import Store
 from store.errors import NotFound, UsageError
@@ -176,6 +176,7 @@ def request(store: Store, scope: Scope, target: str | None) -> Forgetting:
             "item": {**asdict(item), "messages": list(item.messages)},
             "counts": counted(store, item),
             "taught": bool(_units(connection, item)),
+            "parts": textindex.parts_of(connection, item.messages),
             "steps": {},
         }
         for unit in _units(connection, item):

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, units, warm
+from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, textindex, units, warm
 from store.db import Store
 from store.errors import HomeLocked, NotFound
 from store.exchange import cleansing
@@ -262,7 +262,8 @@ def _without_learner(home: Home) -> Iterator[None]:
 def _index(work: _Work) -> None:
     """Take the texts out of the full-text index."""
     if work.scope in (Scope.MESSAGE, Scope.CONVERSATION):
-        erasure.clean_index(work.store)
+        # A request that an earlier version left behind does not say which.
+        erasure.clean_index(work.store, work.plan.get("parts", range(textindex.PARTS)))
 
 
 def _file(work: _Work) -> None:

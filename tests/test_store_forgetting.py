@@ -22,6 +22,7 @@ from store import (
     search,
     settings,
     signals,
+    textindex,
     units,
     warm,
 )
@@ -90,7 +91,7 @@ def test_a_conversation_that_taught_nothing_is_gone_to_the_last_byte(store: Stor
     assert log.startswith("start\n---")
     assert log.endswith("-\nend\n")
     assert store.conn.execute("PRAGMA foreign_key_check").fetchall() == []
-    store.conn.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)")
+    textindex.check(store.conn)
 
 
 def test_a_message_takes_what_hangs_below_it_and_leaves_its_siblings(store: Store) -> None:
