@@ -28,8 +28,8 @@ def take_back(connection: sqlite3.Connection, schema: int) -> None:
             }
             columns = {name: _columns(released, name) for name in then}
     for kind in ("trigger", "index", "view", "table"):
-        # A virtual table takes the tables that it is kept in along.
-        for name in _named(connection, kind) - set(then):
+        # A virtual table takes the tables that it is kept in along; their names are longer than its own.
+        for name in sorted(_named(connection, kind) - set(then), key=len):
             if name in _named(connection, kind):
                 connection.execute(f"DROP {kind} {name}")
     for name in _named(connection, "table") & set(then):
