@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -417,7 +417,18 @@ class Service(Insight, Composing):
 
     def forget_preview(self, scope: Scope, target: str | None) -> Preview:
         """What a request to forget would undo, without doing it."""
-        return forgetting.preview(self.store, scope, target)
+        from store.exchange.cleansing import Cleansed, foresee
+
+        planned = forgetting.preview(self.store, scope, target)
+        foreseen = {path: foresee(self.home, Path(path)) for path in planned.backups}
+        # To delete a file nobody needs its passphrase.
+        lost = (
+            [Cleansed.MISSING]
+            if scope is Scope.ALL
+            else [outcome for outcome in Cleansed if not outcome.reached]
+        )
+        unreached = {path: str(outcome) for path, outcome in foreseen.items() if outcome in lost}
+        return replace(planned, unreached=unreached)
 
     def forget(self, scope: Scope, target: str | None) -> Forgetting:
         """Forget: when this returns, nothing that saw it is served and it is erased; retraining may go on.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from store import adapters, conversations, decisions, textindex, units
@@ -46,7 +46,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know."""
+    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know.
+
+    ``backups`` hold it; ``unreached`` are those of them that forgetting cannot write anew, with the reason.
+    """
 
     scope: Scope
     target: str | None
@@ -60,6 +63,7 @@ class Preview:
     serving: str | None
     retrain: bool
     backups: list[str]
+    unreached: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,9 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
     moving = [base for base in {each.base_hash for each in tainted} if _serves(store, base) in ids]
     after = adapters.newest_sound(store, moving[0], ids) if moving else None
     counts = counted(store, item)
-    paths = store.conn.execute("SELECT path FROM backups ORDER BY created")
+    paths = store.conn.execute(
+        "SELECT path FROM backups WHERE created >= ? ORDER BY created", (_since(store.conn, item),)
+    )
     return Preview(
         scope=scope,
         target=target,
@@ -177,6 +183,7 @@ def request(store: Store, scope: Scope, target: str | None) -> Forgetting:
             "counts": counted(store, item),
             "taught": bool(_units(connection, item)),
             "parts": textindex.parts_of(connection, item.messages),
+            "since": _since(connection, item),
             "steps": {},
         }
         for unit in _units(connection, item):
@@ -314,6 +321,17 @@ def _forget_its_lessons(store: Store, adapter: str) -> None:
     for unit in units.queue_lost(store):
         if adapter in [use.adapter for use in units.uses(store, unit)]:
             units.refuse(store, unit, f"its adapter v{version} was forgotten")
+
+
+def _since(connection: sqlite3.Connection, item: Item) -> str:
+    """When the first of it was said or made: what was backed up before does not hold it."""
+    if item.scope is Scope.ADAPTER:
+        query, values = "SELECT created FROM adapters WHERE id = ?", str(item.target)
+    else:
+        query = "SELECT min(created) FROM messages WHERE id IN (SELECT value FROM json_each(?))"
+        values = json.dumps(item.messages)
+    row = connection.execute(query, (values,)).fetchone()
+    return "" if row is None or row[0] is None else str(row[0])
 
 
 def _serves(store: Store, base_hash: str) -> str | None:

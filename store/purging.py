@@ -296,12 +296,18 @@ def _backups(work: _Work) -> None:
     """Take it out of the backups that were made, where they still are."""
     store = work.store
     with taking_turns(store.home.backup_lock):
-        listed = [row["path"] for row in store.conn.execute("SELECT path FROM backups ORDER BY created")]
-        outcomes = [{"path": path, "outcome": str(_cleanse(work, Path(path)))} for path in listed]
-        work.plan["backups"] = outcomes
+        listed = store.conn.execute("SELECT path, created FROM backups ORDER BY created").fetchall()
+        work.plan["backups"] = [_cleansed(work, row["path"], row["created"]) for row in listed]
         if work.scope is Scope.ALL:
             with store.write() as connection:
                 connection.execute("DELETE FROM backups")
+
+
+def _cleansed(work: _Work, path: str, created: str) -> dict[str, Any]:
+    """What became of one backup. ``holds``: it was made when the item was there, and could not be reached."""
+    outcome = _cleanse(work, Path(path))
+    holds = not outcome.reached and created >= work.plan.get("since", "")
+    return {"path": path, "outcome": str(outcome), "holds": holds}
 
 
 def _cleanse(work: _Work, path: Path) -> Cleansed:
