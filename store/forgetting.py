@@ -16,6 +16,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from store import adapters, conversations, decisions, textindex, units
@@ -25,6 +26,7 @@ from store.errors import NotFound, UsageError
 from store.ids import new_id, now
 from store.types import AdapterState, ForgetState, Role, Scope, SignalKind, SignalSource, UnitKind
 
+_MAKING = timedelta(hours=1)
 SAW_IT = "it saw what the owner asked to forget"
 TO_BE_FORGOTTEN = "the owner asked to forget it"
 
@@ -324,14 +326,19 @@ def _forget_its_lessons(store: Store, adapter: str) -> None:
 
 
 def _since(connection: sqlite3.Connection, item: Item) -> str:
-    """When the first of it was said or made: what was backed up before does not hold it."""
+    """When the first of it was said or made: what was backed up before does not hold it.
+
+    A backup has the time at which its making began, and it takes what comes in the meantime along.
+    """
     if item.scope is Scope.ADAPTER:
         query, values = "SELECT created FROM adapters WHERE id = ?", str(item.target)
     else:
         query = "SELECT min(created) FROM messages WHERE id IN (SELECT value FROM json_each(?))"
         values = json.dumps(item.messages)
     row = connection.execute(query, (values,)).fetchone()
-    return "" if row is None or row[0] is None else str(row[0])
+    if row is None or row[0] is None:
+        return ""
+    return (datetime.fromisoformat(row[0]) - _MAKING).astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _serves(store: Store, base_hash: str) -> str | None:

@@ -188,6 +188,7 @@ def test_a_backup_is_written_anew_without_it(store: Store, tmp_path: Path) -> No
     before = tmp_path / "before.tar.gz"
     backup.write(store, before, "1")
     before.unlink()
+    store.conn.execute("UPDATE backups SET created = '2020-01-01T00:00:00.000000+00:00'")
     taught = seed.corrected(store, SECRET, ANSWER, "better")
     adapter = live(store, b"1", [(taught, UnitUse.TRAINED)])
     here, gone = tmp_path / "here.tar.gz", tmp_path / "gone.tar.gz"

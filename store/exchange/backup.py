@@ -92,9 +92,6 @@ def _noted(store: Store, path: Path) -> Iterator[None]:
         with store.write() as connection:
             connection.execute("DELETE FROM backups WHERE path = ?", (str(path),))
         raise
-    with store.write() as connection:
-        # What it holds is older than this, and what came later is not in it.
-        connection.execute("UPDATE backups SET created = ? WHERE path = ?", (now(), str(path)))
 
 
 def _snapshot(store: Store, scratch: Path) -> Path:
