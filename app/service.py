@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from store import (
     conversations,
     forgetting,
     ids,
+    provenance,
     purging,
     runs,
     search,
@@ -68,7 +69,10 @@ END_REPLY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ThreadMessage:
-    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base."""
+    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base.
+
+    ``elsewhere`` names who wrote a reply that was not written here.
+    """
 
     message: Message
     version: int | None
@@ -78,6 +82,7 @@ class ThreadMessage:
     sibling: int
     siblings: list[str]
     verdict: Verdict | None = None
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True)
@@ -412,7 +417,18 @@ class Service(Insight, Composing):
 
     def forget_preview(self, scope: Scope, target: str | None) -> Preview:
         """What a request to forget would undo, without doing it."""
-        return forgetting.preview(self.store, scope, target)
+        from store.exchange.cleansing import Cleansed, foresee
+
+        planned = forgetting.preview(self.store, scope, target)
+        foreseen = {path: foresee(self.home, Path(path)) for path in planned.backups}
+        # To delete a file nobody needs its passphrase.
+        lost = (
+            [Cleansed.MISSING]
+            if scope is Scope.ALL
+            else [outcome for outcome in Cleansed if not outcome.reached]
+        )
+        unreached = {path: str(outcome) for path, outcome in foreseen.items() if outcome in lost}
+        return replace(planned, unreached=unreached)
 
     def forget(self, scope: Scope, target: str | None) -> Forgetting:
         """Forget: when this returns, nothing that saw it is served and it is erased; retraining may go on.
@@ -512,6 +528,7 @@ class Service(Insight, Composing):
             sibling=beside.index(message.id),
             siblings=beside,
             verdict=verdict,
+            elsewhere=provenance.author_elsewhere(store, message.id),
         )
 
     def _taught(self, unit: Unit, use: UnitUse) -> Taught:

@@ -10,19 +10,17 @@ messages one.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
+from store import textindex
 from store.db import Store
+from store.textindex import Rows, quoted
 
 TRIGRAM = 3
 NEWEST = 500
 """So many messages are read when two characters or one are sought; a reader looks at fifty."""
-
-Rows = Generator[int, None, None]
-"""Row numbers of `messages`, the newest first; closing it gives the database's snapshot back."""
 
 _TERMS_AT_ONCE = 200
 _LAST = "\U0010ffff"
@@ -31,7 +29,7 @@ _LAST = "\U0010ffff"
 def newest_first(store: Store, wanted: str) -> Rows:
     """The rows of `messages` whose text contains ``wanted`` (not empty, no NUL), whatever the case of its letters."""
     if len(wanted) >= TRIGRAM:
-        return _matching(store, quoted(wanted), None)
+        return textindex.matching(store.conn, quoted(wanted))
     return _short(store, wanted)
 
 
@@ -40,13 +38,13 @@ def _short(store: Store, wanted: str) -> Rows:
     yield from _among_newest(store, wanted, floor)
     if floor is None:
         return
-    sources = [
-        _matching(store, " OR ".join(map(quoted, terms)), floor)
-        for terms in _batches(_trigrams(store, wanted))
+    folded = "".join(map(_folded, wanted))
+    sources: list[Iterator[int]] = [
+        textindex.matching(store.conn, " OR ".join(map(quoted, terms)), floor)
+        for terms in _batches(sorted(set(textindex.terms(store.conn, folded))))
     ]
     sources += [_ending(store, *each, floor) for each in _endings(wanted)]
-    for row, _ in itertools.groupby(heapq.merge(*sources, reverse=True)):
-        yield row
+    yield from textindex.newest_of(sources)
 
 
 def _floor(store: Store) -> int | None:
@@ -57,7 +55,7 @@ def _floor(store: Store) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _among_newest(store: Store, wanted: str, floor: int | None) -> Rows:
+def _among_newest(store: Store, wanted: str, floor: int | None) -> Iterator[int]:
     forms = sorted(_cases(wanted))
     # Not LIKE, which decodes every character: five times slower.
     condition = " OR ".join(["instr(text, ?)"] * len(forms))
@@ -69,34 +67,6 @@ def _among_newest(store: Store, wanted: str, floor: int | None) -> Rows:
     )
 
 
-def _matching(store: Store, expression: str, below: int | None) -> Rows:
-    bound, values = ("", ()) if below is None else (" AND rowid < ?", (below,))
-    return _rows(
-        store.conn.execute(
-            f"SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?{bound} ORDER BY rowid DESC",
-            (expression, *values),
-        )
-    )
-
-
-def _trigrams(store: Store, beginning: str) -> Iterator[str]:
-    """The terms of the index that begin with one or two characters: one look-up each, however often they occur."""
-    store.conn.execute(
-        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.trigrams USING fts5vocab(main, messages_fts, instance)"
-    )
-    folded = "".join(map(_folded, beginning))
-    term, last = folded, folded + _LAST
-    while True:
-        row = store.conn.execute(
-            "SELECT term FROM temp.trigrams WHERE term >= ? AND term <= ? LIMIT 1", (term, last)
-        ).fetchone()
-        if row is None:
-            return
-        yield row[0]
-        # The next after it: no term continues another.
-        term = row[0] + "\x01"
-
-
 def _endings(wanted: str) -> Iterator[tuple[str, str, str, str]]:
     """Where else it may stand, as an indexed expression with its index and the range to look for in it."""
     for form in _cases(wanted):
@@ -105,7 +75,7 @@ def _endings(wanted: str) -> Iterator[tuple[str, str, str, str]]:
             yield "idx_messages_last_one", "substr(text, -1)", form, form
 
 
-def _ending(store: Store, index: str, expression: str, first: str, last: str, below: int) -> Rows:
+def _ending(store: Store, index: str, expression: str, first: str, last: str, below: int) -> Iterator[int]:
     # Left to itself, the planner reads all rows in their order rather than sort the few that fit.
     return _rows(
         store.conn.execute(
@@ -127,15 +97,11 @@ def _folded(character: str) -> str:
     return small if len(small) == 1 else character
 
 
-def quoted(text: str) -> str:
-    """As one FTS5 string: operators, quotes and punctuation in it mean nothing but themselves."""
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _batches(terms: Iterator[str]) -> Iterator[list[str]]:
-    while batch := list(itertools.islice(terms, _TERMS_AT_ONCE)):
+def _batches(terms: list[str]) -> Iterator[list[str]]:
+    left = iter(terms)
+    while batch := list(itertools.islice(left, _TERMS_AT_ONCE)):
         yield batch
 
 
-def _rows(cursor: sqlite3.Cursor) -> Rows:
+def _rows(cursor: sqlite3.Cursor) -> Iterator[int]:
     return (int(row[0]) for row in cursor)

@@ -15,16 +15,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from store import adapters, conversations, decisions, units
+from store import adapters, conversations, decisions, textindex, units
 from store.adapters import Adapter, Moved
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
 from store.types import AdapterState, ForgetState, Role, Scope, SignalKind, SignalSource, UnitKind
 
+_MAKING = timedelta(hours=1)
 SAW_IT = "it saw what the owner asked to forget"
 TO_BE_FORGOTTEN = "the owner asked to forget it"
 
@@ -46,7 +48,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know."""
+    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know.
+
+    ``backups`` hold it; ``unreached`` are those of them that forgetting cannot write anew, with the reason.
+    """
 
     scope: Scope
     target: str | None
@@ -60,6 +65,7 @@ class Preview:
     serving: str | None
     retrain: bool
     backups: list[str]
+    unreached: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,9 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
     moving = [base for base in {each.base_hash for each in tainted} if _serves(store, base) in ids]
     after = adapters.newest_sound(store, moving[0], ids) if moving else None
     counts = counted(store, item)
-    paths = store.conn.execute("SELECT path FROM backups ORDER BY created")
+    paths = store.conn.execute(
+        "SELECT path FROM backups WHERE created >= ? ORDER BY created", (_since(store.conn, item),)
+    )
     return Preview(
         scope=scope,
         target=target,
@@ -176,6 +184,8 @@ def request(store: Store, scope: Scope, target: str | None) -> Forgetting:
             "item": {**asdict(item), "messages": list(item.messages)},
             "counts": counted(store, item),
             "taught": bool(_units(connection, item)),
+            "parts": textindex.parts_of(connection, item.messages),
+            "since": _since(connection, item),
             "steps": {},
         }
         for unit in _units(connection, item):
@@ -313,6 +323,22 @@ def _forget_its_lessons(store: Store, adapter: str) -> None:
     for unit in units.queue_lost(store):
         if adapter in [use.adapter for use in units.uses(store, unit)]:
             units.refuse(store, unit, f"its adapter v{version} was forgotten")
+
+
+def _since(connection: sqlite3.Connection, item: Item) -> str:
+    """When the first of it was said or made: what was backed up before does not hold it.
+
+    A backup has the time at which its making began, and it takes what comes in the meantime along.
+    """
+    if item.scope is Scope.ADAPTER:
+        query, values = "SELECT created FROM adapters WHERE id = ?", str(item.target)
+    else:
+        query = "SELECT min(created) FROM messages WHERE id IN (SELECT value FROM json_each(?))"
+        values = json.dumps(item.messages)
+    row = connection.execute(query, (values,)).fetchone()
+    if row is None or row[0] is None:
+        return ""
+    return (datetime.fromisoformat(row[0]) - _MAKING).astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _serves(store: Store, base_hash: str) -> str | None:

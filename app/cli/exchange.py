@@ -177,7 +177,8 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
     """Put the backup in FILE back. It is checked first; nothing changes unless all of it is whole.
 
     Stop the host first (`mynah stop`). What is there already is only replaced with --replace. The database is then
-    encrypted if it was so in the backup.
+    encrypted if it was so in the backup, with the passphrase of the backup; if that is not yours of now, it is asked
+    for, or taken from MYNAH_BACKUP_PASSPHRASE. What you had forgotten since is forgotten again, and its receipts stay.
     """
     from store.exchange import restore as restoring
 

@@ -65,7 +65,7 @@ def version_name(version: int | None) -> str:
 def meta_line(entry: ThreadMessage) -> Content:
     """The line under a reply: version, speed, rating, what became of it, siblings."""
     message = entry.message
-    parts: list[Content] = [Content(version_name(entry.version))]
+    parts: list[Content] = [Content(entry.elsewhere or version_name(entry.version))]
     if "extends" in message.sampler:
         parts.append(Content("goes on from the cut one beside it"))
     speed = message.timings.get("tokens_per_second")
