@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -259,13 +260,20 @@ class ScriptedLane:
         elif command == "turns":
             yield str(turns).encode()
         elif command in _PACE:
-            yield from _numbers(command, int(rest or 10**9), self.runtime.pause)
+            yield from _numbers(command, _first_number(rest), self.runtime.pause)
         else:
             yield from _words(f"You said: {asked}")
 
 
 _TICK = 0.01
+_ENDLESS = 10**9
 _PACE = {"count": 0.0, "slow": 0.05, "hang": 1.0, "forever": 0.002, "fail": 0.0, "memory": 0.0}
+
+
+def _first_number(text: str) -> int:
+    """The first number in what follows a command (messages of one role are joined, so more may); endless without one."""
+    found = re.search(r"\d+", text)
+    return int(found[0]) if found else _ENDLESS
 
 
 def _numbers(command: str, count: int, pause: Callable[[float], None]) -> Iterator[bytes]:
