@@ -185,11 +185,11 @@ class ScriptedLane:
     def proceed(self) -> None:
         self.interrupted.clear()
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> ScriptedSampler:
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> ScriptedSampler:
         self.runtime.samplings.append(sampling)
-        self.runtime.grammars.append(grammar)
+        self.runtime.grammars.append(grammar if after is None else f"after {after}: {grammar}")
         self.runtime.drawn_from.append((list(self.held[self.last]), list(self.computed_in[self.last])))
-        return ScriptedSampler(self, grammar)
+        return ScriptedSampler(self, self.runtime.grammars[-1])
 
     def truncate(self, sequence: int, length: int) -> None:
         del self.held[sequence][length:]
@@ -271,7 +271,7 @@ _PACE = {"count": 0.0, "slow": 0.05, "hang": 1.0, "forever": 0.002, "fail": 0.0,
 
 
 def _first_number(text: str) -> int:
-    """The first number in what follows a command (messages of one role are joined, so more may); endless without one."""
+    """The first number after a command: messages of one role are joined, so more may follow. Endless without one."""
     found = re.search(r"\d+", text)
     return int(found[0]) if found else _ENDLESS
 

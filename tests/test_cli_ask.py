@@ -73,6 +73,14 @@ def test_text_after_two_dashes_may_look_like_an_option(home: Home, mynah: Mynah)
     assert sent(home, mynah, "ask", "--", "-5 + 3?")["text"] == "-5 + 3?"
 
 
+def test_the_version_can_be_chosen_for_one_question(home: Home, mynah: Mynah) -> None:
+    assert sent(home, mynah, "ask", "x", "--base")["base"] is True
+    turn = sent(home, mynah, "ask", "x", "--strength", "0.4")
+    assert (turn["base"], turn["strength"]) == (False, 0.4)
+    assert mynah("ask", "x", "--base", "--strength", "1").code == 2
+    assert mynah("ask", "x", "--strength", "nan").code == 2
+
+
 def test_options_reach_the_sampler(home: Home, mynah: Mynah) -> None:
     turn = sent(
         home, mynah, "ask", "x", "--temperature", "0", "--seed", "7", "--max-tokens", "5", "--incognito"

@@ -25,6 +25,13 @@ from store.home import Home
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Draw the same reply again.")
 @click.option("--max-tokens", "-n", type=click.IntRange(min=1), help="The longest reply, in tokens.")
+@click.option("--base", is_flag=True, help="Let the model answer as it was made, this once.")
+@click.option(
+    "--strength",
+    type=click.FloatRange(0, 1),
+    callback=finite,
+    help="How strongly what was learned speaks, this once.",
+)
 @click.option("--incognito", is_flag=True, help="Keep nothing of this question and its reply.")
 @json_option
 def ask(
@@ -33,6 +40,8 @@ def ask(
     temperature: float | None,
     seed: int | None,
     max_tokens: int | None,
+    base: bool,
+    strength: float | None,
     incognito: bool,
     as_json: bool,
 ) -> None:
@@ -44,10 +53,14 @@ def ask(
         raise UsageError(
             "--incognito keeps nothing, so it cannot go on with a conversation: leave one of them out"
         )
+    if base and strength is not None:
+        raise UsageError("--base is strength 0: leave one of them out")
     question = text_argument(text, "question")
     given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     sampler = {name: value for name, value in given.items() if value is not None}
-    request = TurnRequest(text=question, sampler=sampler or None, incognito=incognito)
+    request = TurnRequest(
+        text=question, sampler=sampler or None, incognito=incognito, base=base, strength=strength
+    )
     home = Home.default().open()
     if conversation is not None:
         request = replace(request, conversation=_full_id(home, conversation))

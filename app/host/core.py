@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
-from app.host.jobs import Exactly, Job, Opening, Priority, Recorder, Serve
+from app.host.jobs import AtStrength, Job, Opening, Priority, Recorder, Serve, Weights
 from app.host.requests import Limits
 from app.host.runtime import Runtime
 from app.host.supervisor import Supervisor
 from app.model.renderer import Fitted, Turn
-from store import ids
+from store import ids, strengths
 from store.activity import Activity
 from store.db import Store
 from store.errors import ContextOverflow
@@ -61,10 +61,11 @@ class Ask:
     priority: Priority
     keep: Keep = Keep.RECORD
     window: Window = Window.DROP_OLDEST
-    serve: Serve | Exactly = Serve.ACTIVE
+    serve: Weights = Serve.ACTIVE
     likeliest: int | None = None
     stops: tuple[str, ...] = ()
     grammar: str | None = None
+    grammar_after: str | None = None
 
 
 def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Window) -> Fitted:
@@ -80,6 +81,14 @@ def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Win
             "send less of the conversation"
         )
     return fitted
+
+
+def _weights(store: Store, asked: Weights, question: Question) -> Weights:
+    """What is asked for; where that is what serves now, at the strength the owner chose for the conversation."""
+    if asked is not Serve.ACTIVE or question.conversation is None:
+        return asked
+    own = strengths.of(store, question.conversation)
+    return asked if own is None else AtStrength(own)
 
 
 class Host:
@@ -151,7 +160,8 @@ class Host:
             sink=sink,
             stops=ask.stops,
             grammar=ask.grammar,
-            serve=ask.serve,
+            grammar_after=ask.grammar_after,
+            serve=_weights(store, ask.serve, question),
             likeliest=ask.likeliest,
             left_out=fitted.left_out,
             opening=opening,

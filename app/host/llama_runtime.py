@@ -191,9 +191,9 @@ class LlamaLane:
         """Take an `interrupt` back."""
         self.context.proceed()
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> _Sampler:
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> _Sampler:
         """A sampler for one reply."""
-        return _Sampler(self.context, sampling, grammar)
+        return _Sampler(self.context, sampling, grammar, after)
 
     def truncate(self, sequence: int, length: int) -> None:
         """Drop everything of a sequence from this position on."""
@@ -221,16 +221,20 @@ class LlamaLane:
 
 
 class _Sampler:
-    def __init__(self, context: LlamaContext, sampling: Sampling, grammar: str | None) -> None:
+    def __init__(
+        self, context: LlamaContext, sampling: Sampling, grammar: str | None, after: str | None
+    ) -> None:
         settings_ = SamplerSettings(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             repeat_penalty=sampling.repeat_penalty,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
             seed=sampling.seed,
         )
         self._context = context
-        self._sampler = LlamaSampler(settings_, context.model.vocab, grammar)
+        self._sampler = LlamaSampler(settings_, context.model.vocab, grammar, after)
 
     def sample(self) -> tuple[int, float]:
         """The next token, and its natural log-probability at temperature 1."""

@@ -129,6 +129,7 @@ async def _chat(host: Host, request: Request) -> Response:
         likeliest=call.likeliest,
         stops=call.stops,
         grammar=call.grammar,
+        grammar_after=call.grammar_after,
     )
     channel = EventChannel()
     reply = _Reply(host, call, served, await host.admit(ask, channel.sink), channel)

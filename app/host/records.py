@@ -69,6 +69,6 @@ def done_of(job: Job, version: Version, out: Produced, end: ReplyEnd) -> Done:
 
 def _sampler_of(job: Job) -> dict[str, Any]:
     """All that drawing the reply depended on; the seed is there also where the client gave none."""
-    given = {"stops": list(job.stops), "grammar": job.grammar}
+    given = {"stops": list(job.stops), "grammar": job.grammar, "grammar_after": job.grammar_after}
     asked = {name: value for name, value in given.items() if value}
     return {**asdict(job.sampling), "max_tokens": job.max_tokens, **asked}

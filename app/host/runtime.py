@@ -67,8 +67,11 @@ class Lane(Protocol):
     def proceed(self) -> None:
         """Take an `interrupt` back."""
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> Sampler:
-        """A sampler for one reply. Raises UsageError where the grammar cannot be used."""
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> Sampler:
+        """A sampler for one reply; the grammar holds from the text ``after`` on, or from the start.
+
+        Raises UsageError where the grammar cannot be used.
+        """
 
     def truncate(self, sequence: int, length: int) -> None:
         """Drop everything of a sequence from this position on."""

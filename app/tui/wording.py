@@ -65,7 +65,7 @@ def version_name(version: int | None) -> str:
 def meta_line(entry: ThreadMessage) -> Content:
     """The line under a reply: version, speed, rating, what became of it, siblings."""
     message = entry.message
-    parts: list[Content] = [Content(version_name(entry.version))]
+    parts: list[Content] = [Content(_answered_by(entry))]
     if "extends" in message.sampler:
         parts.append(Content("goes on from the cut one beside it"))
     speed = message.timings.get("tokens_per_second")
@@ -86,6 +86,12 @@ def meta_line(entry: ThreadMessage) -> Content:
     if len(entry.siblings) > 1:
         parts.append(Content(f"‹ {entry.sibling + 1}/{len(entry.siblings)} ›"))
     return Content(SEPARATOR).join(parts)
+
+
+def _answered_by(entry: ThreadMessage) -> str:
+    """The version, with its strength where that was not the whole."""
+    name, scale = version_name(entry.version), entry.message.scale
+    return f"{name} at {scale:.0%}" if entry.version is not None and scale and scale < 1 else name
 
 
 def _ending(entry: ThreadMessage) -> list[Content]:
