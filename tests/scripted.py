@@ -28,7 +28,7 @@ from pathlib import Path
 
 from app.host.client import HostClient, running_host, stop_host
 from app.host.jobs import Sampling
-from app.host.runtime import BrokenOff, ModelInfo
+from app.host.runtime import STEPS, BrokenOff, ModelInfo
 from app.model.renderer import Fitted, Renderer, Turn
 from store.errors import AdapterFileError
 from store.home import Home
@@ -122,7 +122,9 @@ class ScriptedRuntime:
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         if turns[-1].content.startswith("unfit"):
             raise RuntimeError(f"cannot fit {turns[-1].content!r}")
-        return self.renderer.fit(turns, self.info.context, reserve)
+        return self.renderer.fit(
+            turns, self.info.context, reserve, max((self.info.context - reserve) // STEPS, 1)
+        )
 
     def continuation(self, text: str) -> list[int]:
         return self.renderer.unfinished(text)

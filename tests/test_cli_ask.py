@@ -179,6 +179,14 @@ def test_waiting_and_leaving_out_are_said(home: Home, mynah: Mynah) -> None:
     ]
 
 
+@pytest.mark.parametrize(("told", "said"), [(4, ", all told in short"), (2, ", 2 of them told in short")])
+def test_what_is_told_in_short_is_said(home: Home, mynah: Mynah, told: int, said: str) -> None:
+    start = Started("j1", "c1", "m1", "m2", None, left_out=4, summarised=told)
+    with stub_host(home, [start, *REPLY[1:]]):
+        ran = mynah("ask", "hello")
+    assert f"4 earlier messages were left out{said})" in ran.err
+
+
 def test_incognito_reply_offers_nothing_to_go_on_with(home: Home, mynah: Mynah) -> None:
     with stub_host(
         home,

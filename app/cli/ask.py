@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 import click
 
 from app.cli.output import finite, json_option, put, put_json, say, text_argument
+from app.counting import told_in_short
 from app.host.client import TurnRequest, TurnStream, ensure_host, failed, running_host
 from app.host.events import Done, Queued, Started, Token
 from store.errors import MynahError, UsageError
@@ -103,7 +104,10 @@ def _follow(stream: TurnStream, as_json: bool) -> Done:
             elif isinstance(event, Queued) and event.ahead:
                 say(f"waiting behind {event.ahead} other {'reply' if event.ahead == 1 else 'replies'} …")
             elif isinstance(event, Started) and event.left_out:
-                say(f"(longer than the model's window: {event.left_out} earlier messages were left out)")
+                short = told_in_short(event.left_out, event.summarised)
+                say(
+                    f"(longer than the model's window: {event.left_out} earlier messages were left out{short})"
+                )
             elif isinstance(event, Done):
                 if not as_json:
                     put("")

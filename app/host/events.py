@@ -63,7 +63,10 @@ class Queued:
 
 @dataclass(frozen=True)
 class Started:
-    """The reply begins. ``message`` is its row, and ``job`` its handle for `stop`, also when nothing is kept."""
+    """The reply begins. ``message`` is its row, and ``job`` its handle for `stop`, also when nothing is kept.
+
+    ``left_out``: earlier messages that did not fit, the first ``summarised`` of which the model was told in short.
+    """
 
     job: str
     conversation: str | None
@@ -71,6 +74,7 @@ class Started:
     message: str | None
     adapter: str | None
     left_out: int = 0
+    summarised: int = 0
 
 
 @dataclass(frozen=True)

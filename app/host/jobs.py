@@ -139,7 +139,8 @@ class Job:
     ``grammar`` (GBNF) is what the reply must follow to its end, from the text ``grammar_after`` on where that is given
     (it may never come). With ``likeliest`` the tokens come with their
     log-probabilities, each beside that many of the likeliest. ``batches``: how to compute the prompt (see trace.py),
-    of a replay; None leaves it to the cache.
+    of a replay; None leaves it to the cache. ``left_out``: earlier turns that are not in the prompt, the first
+    ``summarised`` of which it tells in short.
     """
 
     id: str
@@ -155,6 +156,7 @@ class Job:
     batches: tuple[tuple[int, int, int], ...] | None = None
     likeliest: int | None = None
     left_out: int = 0
+    summarised: int = 0
     context_items: tuple[str, ...] = ()
     opening: Opening | None = None
     message: str | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from app.host.jobs import Sampling
-from app.host.runtime import BrokenOff, ModelInfo
+from app.host.runtime import STEPS, BrokenOff, ModelInfo
 from app.model import adapter_file, catalogue, convert, gguf_info, llama, memory
 from app.model.llama import (
     ContextSettings,
@@ -112,7 +112,8 @@ class LlamaRuntime:
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         """The prompt for a conversation."""
-        return self._renderer.fit(turns, self.info.context, reserve)
+        step = max((self.info.context - reserve) // STEPS, 1)
+        return self._renderer.fit(turns, self.info.context, reserve, step)
 
     def continuation(self, text: str) -> list[int]:
         """The tokens of a reply that has come as far as this text."""

@@ -17,6 +17,10 @@ from typing import Protocol
 from app.host.jobs import Sampling
 from app.model.renderer import Fitted, Turn
 
+STEPS = 4
+"""A conversation that is too long loses a quarter of its room at once: were it cut further with every turn, the whole
+window would be computed again for each."""
+
 
 class BrokenOff(Exception):
     """An evaluation ended early because `Lane.interrupt` asked for it; the sequence holds what it held before."""
@@ -107,7 +111,7 @@ class Runtime(Protocol):
         """Another lane; None where there is no memory for it."""
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
-        """The prompt for a conversation, oldest turns left out where the window is too small."""
+        """The prompt for a conversation, oldest turns left out in steps where the window is too small."""
 
     def continuation(self, text: str) -> list[int]:
         """The tokens of a reply that has come as far as this text."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from textual.content import Content
 
+from app.counting import told_in_short
 from app.service import LearningStatus, Snapshot, ThreadMessage
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
@@ -72,7 +73,8 @@ def meta_line(entry: ThreadMessage) -> Content:
     if speed:
         parts.append(Content(f"{speed:.0f} tok/s"))
     if message.left_out:
-        parts.append(Content(f"{message.left_out} earlier messages left out"))
+        short = told_in_short(message.left_out, int(message.sampler.get("summarised", 0)))
+        parts.append(Content(f"{message.left_out} earlier messages left out{short}"))
     parts.extend(_ending(entry))
     if entry.rating:
         good = entry.rating > 0
