@@ -21,6 +21,7 @@ from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, ru
 from app.insight import Insight
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
+from app.strengths import Strengths
 from store import (
     adapters,
     consent,
@@ -146,7 +147,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing):
+class Service(Insight, Composing, Strengths):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:

@@ -132,6 +132,13 @@ OPTIONS: tuple[Option, ...] = (
         _switch,
     ),
     Option(
+        settings.SUMMARY,
+        "Whether the model is told in short what a long conversation left out of its window.",
+        "on or off",
+        AT_ONCE,
+        _switch,
+    ),
+    Option(
         settings.THEME,
         "The colours of the chat; `/theme` in the chat shows them.",
         "dark, light or contrast",

@@ -25,6 +25,7 @@ KEEP_HISTORY: Final = "consent.history"
 FEED_MEMORY: Final = "consent.memory"
 TRAIN: Final = "consent.train"
 TITLES: Final = "chat.titles"
+SUMMARY: Final = "chat.summary"
 THEME: Final = "chat.theme"
 KEYS: Final = "chat.keys"
 
@@ -46,6 +47,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     FEED_MEMORY: "allow",
     TRAIN: "allow",
     TITLES: True,
+    SUMMARY: False,
     THEME: "dark",
     KEYS: {},
 }

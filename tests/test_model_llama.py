@@ -16,6 +16,7 @@ import pytest
 
 from app.model import adapter_file, catalogue, convert, gguf_info, memory
 from app.model.llama import (
+    BrokenOff,
     ContextSettings,
     LlamaError,
     LlamaModel,
@@ -390,3 +391,16 @@ def test_native_messages_go_to_the_log_and_not_to_the_terminal(served, caplog, c
         pass
     assert any("general.architecture" in record.message for record in caplog.records)
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_evaluation_that_is_broken_off_is_no_error_in_the_log(context, prompt, caplog):
+    context.interrupt()
+    with caplog.at_level(logging.INFO, logger="mynah.llama"):
+        with pytest.raises(BrokenOff):
+            context.evaluate(prompt, 0)
+        assert caplog.records == []
+        context.proceed()
+        context.evaluate(prompt, 0)
+        with pytest.raises(LlamaError):
+            context.evaluate(prompt, len(prompt) + 5)
+    assert [record.levelname for record in caplog.records if "failed to decode" in record.message] == ["ERROR"]

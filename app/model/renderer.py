@@ -19,7 +19,7 @@ import re
 import secrets
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import NoReturn, Protocol
@@ -53,11 +53,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A prompt that fits: its tokens, the turns in it, and how many earlier turns were left out."""
+    """A prompt that fits: its tokens, the turns in it, and the earlier turns that were left out."""
 
     tokens: list[int]
     turns: list[Turn]
-    left_out: int
+    dropped: list[Turn] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> int:
+        """How many earlier turns were left out."""
+        return len(self.dropped)
 
 
 class Tokenizer(Protocol):
@@ -130,21 +135,29 @@ class Renderer:
         """Tokens of a reply that has come as far as this text, its turn still open."""
         return list(self._content(text))
 
-    def fit(self, turns: Sequence[Turn], n_ctx: int, reserve: int) -> Fitted:
-        """The longest end of the conversation that leaves `reserve` of `n_ctx` tokens for the reply.
+    def fit(self, turns: Sequence[Turn], n_ctx: int, reserve: int, step: int = 1) -> Fitted:
+        """The end of the conversation that leaves `reserve` of `n_ctx` tokens for the reply.
 
-        Whole exchanges are dropped, oldest first; the system prompt and the last user message always stay.
-        Raises ContextOverflow when these alone do not fit.
+        Whole exchanges are dropped, oldest first, in steps of about `step` tokens where there are so many; the system
+        prompt and the last user message always stay. Raises ContextOverflow when these alone do not fit.
         """
         kept = self.normalised(turns)
         room = n_ctx - reserve
         whole = self.prompt(kept)
         if len(whole) <= room:
-            return Fitted(whole, kept, 0)
+            return Fitted(whole, kept)
         head, body = kept[:1], kept[1:]
         starts = [index for index, turn in enumerate(body) if turn.role is Role.USER and index > 0]
-        # Fewer exchanges are never longer, so the first start that fits is found by halving: 8 renderings of 200.
-        first = bisect_left(starts, True, key=lambda start: len(self.prompt([*head, *body[start:]])) <= room)
+
+        def first_within(most: int) -> int:
+            # Fewer exchanges are never longer, so it is found by halving: 8 renderings of 200 exchanges.
+            return bisect_left(starts, True, key=lambda at: len(self.prompt([*head, *body[at:]])) <= most)
+
+        # What is dropped is counted from the start: so a conversation that grows is cut at the same place for a while.
+        steps = -(-(len(whole) - room) // step)
+        first = first_within(len(whole) - steps * step)
+        if first == len(starts):
+            first = first_within(room)
         if first == len(starts):
             least = len(self.prompt([*head, *body[starts[-1] :]]) if starts else whole)
             raise ContextOverflow(
@@ -152,7 +165,7 @@ class Renderer:
                 f"leaves room for {max(room, 0)}: shorten it, or split it up"
             )
         left = [*head, *body[starts[first] :]]
-        return Fitted(self.prompt(left), left, starts[first])
+        return Fitted(self.prompt(left), left, body[: starts[first]])
 
     def normalised(self, turns: Sequence[Turn]) -> list[Turn]:
         """What is rendered: a system prompt first, no empty replies, no two turns of one role in a row."""

@@ -30,6 +30,7 @@ from app.tui.dialogs import LineDialog
 from app.tui.first_run import no_model
 from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
+from app.tui.own_strength import OwnStrength
 from app.tui.palette import THEMES, ThemeChosen
 from app.tui.ports import ChatService
 from app.tui.sidebar import Deed, Sidebar
@@ -71,6 +72,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
+        self._strength = OwnStrength(self, service, self._background, lambda: self._view.conversation)
         self._titles = Titles(service, self._background, self._list)
 
     def compose(self) -> ComposeResult:
@@ -238,6 +240,12 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             Choice(str(place), each, partial(self.action_theme, each)) for place, each in enumerate(THEMES, 1)
         ]
         self.query_one(ChoiceBar).ask("Which colours?", names)
+
+    def action_strength(self, typed: str = "") -> None:
+        self._strength.choose(typed)
+
+    def action_base(self) -> None:
+        self._strength.base()
 
     @on(CommandComposer.Given)
     async def _given(self, event: CommandComposer.Given) -> None:
