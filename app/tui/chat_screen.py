@@ -71,7 +71,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
-        self._titles = Titles(service, self._background, self._list)
+        self._titles = Titles(service, self._background, self._list, self._consider_title)
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -165,11 +165,19 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     def _host_lost(self) -> None:
         self._watch.wake_host()
 
+    @on(ChatView.Asked)
+    def _asked(self) -> None:
+        self._titles.stand_aside()
+
     @on(ChatView.Changed)
     def _changed(self) -> None:
         self._list()
-        self._titles.consider(self._view.conversation, self._view.busy)
+        self._consider_title()
         self.query_one(KeyLine).show(self._keys)
+
+    def _consider_title(self) -> None:
+        if not self._view.answering:
+            self._titles.consider(self._view.conversation)
 
     def _tick(self) -> None:
         self._view.tick()
