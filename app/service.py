@@ -21,6 +21,7 @@ from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, ru
 from app.insight import Insight
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
+from app.models import Models
 from store import (
     adapters,
     consent,
@@ -141,7 +142,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing):
+class Service(Insight, Composing, Models):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:

@@ -32,6 +32,7 @@ from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
 from app.tui.palette import THEMES, ThemeChosen
 from app.tui.ports import ChatService
+from app.tui.pulls import Pulls
 from app.tui.sidebar import Deed, Sidebar
 from app.tui.slash import CommandComposer
 from app.tui.sorting import OpenConversationActions, Sorting
@@ -71,6 +72,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
+        self._pulls = Pulls(self, service, self._background, self._model_changed)
         self._titles = Titles(service, self._background, self._list, self._consider_title)
 
     def compose(self) -> ComposeResult:
@@ -87,6 +89,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
 
     def on_unmount(self) -> None:
         self._watch.end()
+        self._pulls.stop()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < WIDE, "-narrow")
@@ -298,6 +301,18 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         from app.tui.incognito_screen import IncognitoScreen
 
         self.app.push_screen(IncognitoScreen(self._service))
+
+    def action_models(self) -> None:
+        from app.tui.models_screen import ModelsScreen
+
+        self.app.push_screen(ModelsScreen(self._service, self._pulls, lambda: self._view.answering))
+
+    def _model_changed(self) -> None:
+        """Another model answers from now on; its host is started at once, and what is shown is its own."""
+        self._watch.state = HostState.ASLEEP
+        self._watch.wake_host()
+        self._view.reload()
+        self._tick()
 
     def action_quit(self) -> None:
         self.app.exit()

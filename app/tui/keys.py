@@ -112,6 +112,7 @@ CONVERSATION: tuple[Command, ...] = (
     Command("", "", "screen.archive", "archive", "put this conversation away, or bring it back"),
     Command("", "", "screen.tags", "tags", "words that sort this conversation"),
     Command("", "", "screen.forget", "forget", "forget this conversation, after a look at what that undoes"),
+    Command("alt+m", "Alt+M", "screen.models", "models", "the model that answers: choose another, fetch one"),
     Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
 )
 """What there is to do with a conversation beyond the bottom line; some of it has no key unless one is chosen."""
