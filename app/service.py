@@ -21,6 +21,7 @@ from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, ru
 from app.insight import Insight
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
+from app.models import Models
 from app.strengths import Strengths
 from store import (
     adapters,
@@ -147,7 +148,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing, Strengths):
+class Service(Insight, Composing, Strengths, Models):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:

@@ -241,10 +241,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         settings.THREADS,
-        "How many threads the model computes with, as measured on this machine.",
-        "nothing: `mynah config unset` measures again",
+        "How many threads the model computes with; measured on this machine unless you say.",
+        "a whole number from 1 to 256, of which no more than there are cores are used; unset, it is measured again",
         NEXT_HOST,
-        command="mynah config unset host.threads",
+        _whole(1, 256),
+    ),
+    Option(
+        settings.GPU_LAYERS,
+        "How many of the model's layers a GPU computes, where llama.cpp was built for one; unset, all that fit.",
+        "a whole number from 0 to 999, 0 being none",
+        NEXT_HOST,
+        _whole(0, 999),
     ),
     Option(
         settings.PRIVACY_WORDS,
@@ -311,7 +318,7 @@ def reset(store: Store, key: str) -> Value:
         UsageError: another command changes this one.
     """
     option = find(key)
-    if option.read is None and key != settings.THREADS:
+    if option.read is None:
         raise UsageError(f"{key} is changed with `{option.command}`")
     settings.put(store, key, None)
     return value(store, key)

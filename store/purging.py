@@ -21,7 +21,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, textindex, units, warm
+from store import (
+    adapters,
+    conversations,
+    decisions,
+    erasure,
+    forgetting,
+    runs,
+    settings,
+    textindex,
+    units,
+    warm,
+)
 from store.db import Store
 from store.errors import HomeLocked, NotFound
 from store.exchange import cleansing

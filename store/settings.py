@@ -19,6 +19,7 @@ WARM_ON_DISK: Final = "host.warm_on_disk"
 PINNED: Final = "adapter.pinned"
 ADAPTER_STRENGTH: Final = "adapter.strength"
 THREADS: Final = "host.threads"
+GPU_LAYERS: Final = "host.gpu_layers"
 SYSTEM_PROMPT: Final = "chat.system_prompt"
 PRIVACY_WORDS: Final = "privacy.words"
 KEEP_HISTORY: Final = "consent.history"
@@ -41,6 +42,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     PINNED: None,
     ADAPTER_STRENGTH: 1.0,
     THREADS: None,
+    GPU_LAYERS: None,
     SYSTEM_PROMPT: "You are a helpful AI assistant named Mynah.",
     PRIVACY_WORDS: [],
     KEEP_HISTORY: "allow",

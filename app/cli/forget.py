@@ -22,7 +22,9 @@ from store.errors import Interrupted, MynahError, UsageError
 from store.forgetting import Forgetting, Preview
 from store.types import ForgetState, RunOutcome, Scope
 
-_STILL_HOLDS = "; it still holds this: delete it where it is (put back with `mynah restore`, it forgets this again)"
+_STILL_HOLDS = (
+    "; it still holds this: delete it where it is (put back with `mynah restore`, it forgets this again)"
+)
 _KINDS = {Scope.MESSAGE: Kind.MESSAGE, Scope.CONVERSATION: Kind.CONVERSATION, Scope.ADAPTER: Kind.ADAPTER}
 
 

@@ -33,6 +33,7 @@ from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
 from app.tui.own_strength import OwnStrength
 from app.tui.palette import THEMES, ThemeChosen
 from app.tui.ports import ChatService
+from app.tui.pulls import Pulls
 from app.tui.sidebar import Deed, Sidebar
 from app.tui.slash import CommandComposer
 from app.tui.sorting import OpenConversationActions, Sorting
@@ -73,7 +74,8 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
         self._strength = OwnStrength(self, service, self._background, lambda: self._view.conversation)
-        self._titles = Titles(service, self._background, self._list)
+        self._pulls = Pulls(self, service, self._background, self._model_changed)
+        self._titles = Titles(service, self._background, self._list, self._consider_title)
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -89,6 +91,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
 
     def on_unmount(self) -> None:
         self._watch.end()
+        self._pulls.stop()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < WIDE, "-narrow")
@@ -167,11 +170,19 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     def _host_lost(self) -> None:
         self._watch.wake_host()
 
+    @on(ChatView.Asked)
+    def _asked(self) -> None:
+        self._titles.stand_aside()
+
     @on(ChatView.Changed)
     def _changed(self) -> None:
         self._list()
-        self._titles.consider(self._view.conversation, self._view.busy)
+        self._consider_title()
         self.query_one(KeyLine).show(self._keys)
+
+    def _consider_title(self) -> None:
+        if not self._view.answering:
+            self._titles.consider(self._view.conversation)
 
     def _tick(self) -> None:
         self._view.tick()
@@ -298,6 +309,18 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         from app.tui.incognito_screen import IncognitoScreen
 
         self.app.push_screen(IncognitoScreen(self._service))
+
+    def action_models(self) -> None:
+        from app.tui.models_screen import ModelsScreen
+
+        self.app.push_screen(ModelsScreen(self._service, self._pulls, lambda: self._view.answering))
+
+    def _model_changed(self) -> None:
+        """Another model answers from now on; its host is started at once, and what is shown is its own."""
+        self._watch.state = HostState.ASLEEP
+        self._watch.wake_host()
+        self._view.reload()
+        self._tick()
 
     def action_quit(self) -> None:
         self.app.exit()

@@ -121,6 +121,7 @@ CONVERSATION: tuple[Command, ...] = (
         "[0-1]",
     ),
     Command("", "", "screen.base", "base", "let the base model answer in this conversation, or no longer"),
+    Command("alt+m", "Alt+M", "screen.models", "models", "the model that answers: choose another, fetch one"),
     Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
 )
 """What there is to do with a conversation beyond the bottom line; some of it has no key unless one is chosen."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from app.composing import Preferences
 from app.host.client import TurnRequest
 from app.host.events import TurnEvent
-from app.service import AdapterDetail, Receipt, Snapshot, Thread, ThreadMessage
+from app.models import Choice, Machine, Progress
+from app.service import AdapterDetail, ModelFile, Receipt, Snapshot, Thread, ThreadMessage
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
 from store.home import Home
@@ -137,5 +139,15 @@ class ChatService(Protocol):
     def preferences(self) -> Preferences: ...
 
     def choose_theme(self, name: str) -> None: ...
+
+    def machine(self) -> Machine: ...
+
+    def choices(self, machine: Machine) -> list[Choice]: ...
+
+    def pull(
+        self, typed: str, told: Callable[[Progress], None], stop: threading.Event, sha256: str | None = None
+    ) -> ModelFile: ...
+
+    def change_model(self, name: str) -> ModelFile: ...
 
     def snapshot(self) -> Snapshot: ...
