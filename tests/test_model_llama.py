@@ -389,4 +389,6 @@ def test_an_evaluation_that_is_broken_off_is_no_error_in_the_log(context, prompt
         context.evaluate(prompt, 0)
         with pytest.raises(LlamaError):
             context.evaluate(prompt, len(prompt) + 5)
-    assert [record.levelname for record in caplog.records if "failed to decode" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "failed to decode" in record.message] == [
+        "ERROR"
+    ]

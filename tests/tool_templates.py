@@ -24,10 +24,10 @@ _QWEN = (
     + "{%- endif -%}{{- '<|im_end|>\\n' }}{%- endif -%}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' }}{%- endif -%}"
 )
-_IM = {"ends": ("<|im_end|>", "<|endoftext|>"), "controls": ("<|im_start|>",)}
+_IM_ENDS, _IM_CONTROLS = ("<|im_end|>", "<|endoftext|>"), ("<|im_start|>",)
 
 TOOL_FAMILIES: dict[str, Family] = {
-    "qwen2.5": Family(_QWEN.replace("ARGUMENTS", "{{- call.arguments | tojson }}"), **_IM),
+    "qwen2.5": Family(_QWEN.replace("ARGUMENTS", "{{- call.arguments | tojson }}"), _IM_ENDS, _IM_CONTROLS),
     # Takes arguments that are text as they are.
     "qwen3": Family(
         _QWEN.replace(
@@ -35,7 +35,8 @@ TOOL_FAMILIES: dict[str, Family] = {
             "{%- if call.arguments is string -%}{{- call.arguments }}"
             "{%- else -%}{{- call.arguments | tojson }}{%- endif -%}",
         ),
-        **_IM,
+        _IM_ENDS,
+        _IM_CONTROLS,
     ),
     # One call at a time, its arguments by another name; what was found is JSON again, in a role of its own.
     "llama3.1": Family(

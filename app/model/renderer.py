@@ -26,10 +26,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import jinja2
-from jinja2.ext import loopcontrols
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from app.model import tool_turns
@@ -315,10 +317,20 @@ def _system_folded(turns: list[Turn]) -> list[Turn]:
     return [Turn(Role.USER, system.content + _JOIN + rest[0].content), *rest[1:]]
 
 
+class _Generation(Extension):
+    """The block in which some templates put what a trainer should learn; of a prompt it is a part like any other."""
+
+    tags: ClassVar[set[str]] = {"generation"}
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 def _compile(source: str) -> jinja2.Template:
     """The environment of transformers, for which templates are written, sandboxed: files are untrusted."""
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
     environment.filters["tojson"] = _as_json
     environment.globals["raise_exception"] = _refuse
