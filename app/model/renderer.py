@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import jinja2
 from jinja2 import nodes
@@ -320,7 +320,9 @@ def _system_folded(turns: list[Turn]) -> list[Turn]:
 class _Generation(Extension):
     """The block in which some templates put what a trainer should learn; of a prompt it is a part like any other."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    def __init__(self, environment: jinja2.Environment) -> None:
+        super().__init__(environment)
+        self.tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
