@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ class Wishes:
         self.logits = self._plain.copy()
         for token, much in tokens:
             self.logits[token] = much
-        return cast(Any, self)
+        return cast(LlamaContext, self)
 
     def row_logits(self, _row: int) -> Logits:
         return self.logits

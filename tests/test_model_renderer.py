@@ -145,6 +145,14 @@ def test_a_template_that_cannot_be_used_is_a_model_file_error(template):
         renderer(template)[0].prompt(turns("Hi"))
 
 
+def test_a_template_that_marks_what_is_to_be_learned_is_read():
+    marked = CHATML.replace(
+        "{{ message['content'] }}", "{% generation %}{{ message['content'] }}{% endgeneration %}"
+    )
+    assert marked != CHATML
+    assert renderer(marked)[0].prompt(turns("Hi")) == renderer()[0].prompt(turns("Hi"))
+
+
 def test_the_fingerprint_names_the_template_and_the_system_prompt():
     same, _ = renderer()
     again, _ = renderer()

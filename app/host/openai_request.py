@@ -2,7 +2,7 @@
 
 What would change the meaning of a request and cannot be honoured is refused, with the name of the field; what is
 harmless is ignored; null is absent. A transcript is kept as it was sent, and shown to the model in another form
-(tools described in the system prompt, their results in the user's turns), so both are made here.
+(tools described in the system prompt), so both are made here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.host import openai_tools as tools
-from app.host.capture import shown
 from app.host.json_grammar import response_grammar
 from app.host.requests import FieldError, Limits, checked_text, flag, limits, mapping, number, text
 from app.model.renderer import Turn
@@ -73,7 +72,7 @@ class Call:
 
     def for_model(self, system_prompt: str) -> list[Turn]:
         """The conversation as the model reads it; ``system_prompt`` is for conversations without one."""
-        turns = shown(self.transcript.turns)
+        turns = list(self.transcript.turns)
         if self.toolbox is None:
             return turns
         if turns[0].role is Role.SYSTEM:

@@ -1,10 +1,10 @@
 """Tools over a model that only reads and writes text: definitions in, calls out, in the form such models learn.
 
 Definitions are told in the system prompt and calls are written as JSON between `<tool_call>` tags, the form that
-Hermes and Qwen models are trained on and that others imitate; templates with a form of their own are not asked,
-because a prompt must be the same whichever of them is loaded. Where a client demands a call, a grammar leaves
-the model nothing else to write; where it leaves the choice, the model is free until it has begun a call, and its
-arguments then follow their schema. What is no call is text.
+Hermes and Qwen models are trained on and that others imitate; so they are kept as text, and a template that has a form
+of its own for calls and results gets them in that (app/model/tool_turns.py). Where a client demands a call, a grammar
+leaves the model nothing else to write; where it leaves the choice, the model is free until it has begun a call, and
+its arguments then follow their schema. What is no call is text.
 
 A call's id names the reply it stands in. A client that sends the call back so tells us which reply that was,
 however it has rewritten the arguments since.

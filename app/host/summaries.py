@@ -73,7 +73,7 @@ class Summaries:
         self,
         runtime: Runtime,
         submit: Callable[[Job], None],
-        later: Callable[[Callable[[Store], object]], None],
+        later: Callable[[Callable[[Store], object]], object],
     ) -> None:
         self._runtime = runtime
         self._submit = submit
