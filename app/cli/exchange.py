@@ -16,6 +16,7 @@ import app
 from app.cli.output import emit, json_option, progress, put, say
 from app.cli.session import Kind, full_id, service
 from app.counting import counted
+from store.encryption import State
 from store.errors import ModelFileError, UsageError
 from store.types import ForgetState
 
@@ -190,7 +191,8 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
             say(f"what you have had forgotten since is forgotten again ({asked.id})")
     if made.kept_aside is not None:
         say(f"the database that could not be read is now {made.kept_aside}")
-    say(f"the database is {made.state}, as it was in the backup")
+    passphrase = " (it opens with the passphrase of then)" if made.state is State.ENCRYPTED else ""
+    say(f"the database is {made.state}, as it was in the backup{passphrase}")
     data = {
         "conversations": made.conversations,
         "messages": made.messages,
