@@ -130,6 +130,7 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
         serving=after.id if after else None,
         retrain=bool(moving) and scope not in (Scope.ALL, Scope.ADAPTER),
         backups=[row["path"] for row in paths],
+        unreached={},
     )
 
 

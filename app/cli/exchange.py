@@ -16,7 +16,6 @@ import app
 from app.cli.output import emit, json_option, progress, put, say
 from app.cli.session import Kind, full_id, service
 from app.counting import counted
-from store.encryption import State
 from store.errors import ModelFileError, UsageError
 from store.types import ForgetState
 
@@ -181,6 +180,7 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
     encrypted if it was so in the backup, with the passphrase of the backup; if that is not yours of now, it is asked
     for, or taken from MYNAH_BACKUP_PASSPHRASE. What you had forgotten since is forgotten again, and its receipts stay.
     """
+    from store.encryption import State
     from store.exchange import restore as restoring
 
     mynah = service()
