@@ -6,6 +6,9 @@ that index. They are first sought in the newest messages, where a common one is 
 some of the index's trigrams, which a walk over its terms finds; only at the last two characters of a text no trigram
 begins, and these have indexes of their own. Korean and Chinese words are often two characters long, and whole
 messages one.
+
+The index finds a phrase by going through the rows of all its trigrams at once, which is dear where they are common
+and meet rarely. Where one of them is rare, its rows alone are read and looked into instead.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 from store import textindex
 from store.db import Store
@@ -23,14 +27,55 @@ NEWEST = 500
 """So many messages are read when two characters or one are sought; a reader looks at fifty."""
 
 _TERMS_AT_ONCE = 200
+_READ_AT_ONCE = 64
+_LEAST_TRIGRAMS = 4
+_PROBED = 3
+_PROBE, _RARE = 32, 256
+"""A trigram is rare if its 32 newest messages lie 8,192 back: fewer than one message in 256 has it."""
+
+_FREQUENT = " etaoinshrdlu"
 _LAST = "\U0010ffff"
 
 
 def newest_first(store: Store, wanted: str) -> Rows:
     """The rows of `messages` whose text contains ``wanted`` (not empty, no NUL), whatever the case of its letters."""
     if len(wanted) >= TRIGRAM:
-        return textindex.matching(store.conn, quoted(wanted))
+        rare = _rare_trigram(store, wanted)
+        if rare is None:
+            return textindex.matching(store.conn, quoted(wanted))
+        return _holding(store, wanted, textindex.matching(store.conn, quoted(rare)))
     return _short(store, wanted)
+
+
+def _rare_trigram(store: Store, wanted: str) -> str | None:
+    """A trigram of a text that is rare enough to read all messages that have it."""
+    trigrams = list(dict.fromkeys(wanted[at : at + TRIGRAM] for at in range(len(wanted) - TRIGRAM + 1)))
+    if len(trigrams) < _LEAST_TRIGRAMS:
+        return None
+    newest = store.conn.execute("SELECT max(rowid) FROM messages").fetchone()[0] or 0
+    for trigram in sorted(trigrams, key=_likeness_to_words)[:_PROBED]:
+        if textindex.reach(store.conn, quoted(trigram), _PROBE) < newest - _RARE * _PROBE:
+            return trigram
+    return None
+
+
+def _likeness_to_words(trigram: str) -> tuple[int, int]:
+    """Low for signs, digits and the letters that English has least of: such a trigram is likely to be rare."""
+    places = [_FREQUENT.find(character) for character in trigram.lower()]
+    return sum(place >= 0 for place in places), -sum(places)
+
+
+def _holding(store: Store, wanted: str, rows: Rows) -> Rows:
+    """Those of the rows whose text contains it."""
+    folded = _as_indexed(wanted)
+    with closing(rows):
+        while batch := list(itertools.islice(rows, _READ_AT_ONCE)):
+            texts = store.conn.execute(
+                f"SELECT rowid, text FROM messages WHERE rowid IN ({', '.join('?' * len(batch))}) "
+                "ORDER BY rowid DESC",
+                batch,
+            ).fetchall()
+            yield from (int(row[0]) for row in texts if folded in _as_indexed(row[1]))
 
 
 def _short(store: Store, wanted: str) -> Rows:
@@ -38,7 +83,7 @@ def _short(store: Store, wanted: str) -> Rows:
     yield from _among_newest(store, wanted, floor)
     if floor is None:
         return
-    folded = "".join(map(_folded, wanted))
+    folded = _as_indexed(wanted)
     sources: list[Iterator[int]] = [
         textindex.matching(store.conn, " OR ".join(map(quoted, terms)), floor)
         for terms in _batches(sorted(set(textindex.terms(store.conn, folded))))
@@ -89,6 +134,10 @@ def _ending(store: Store, index: str, expression: str, first: str, last: str, be
 def _cases(text: str) -> set[str]:
     """A short text with each letter small and large."""
     return {"".join(each) for each in itertools.product(*({c, c.lower(), c.upper()} for c in text))}
+
+
+def _as_indexed(text: str) -> str:
+    return text.lower() if text.isascii() else "".join(map(_folded, text))
 
 
 def _folded(character: str) -> str:

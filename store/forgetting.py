@@ -130,6 +130,7 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
         serving=after.id if after else None,
         retrain=bool(moving) and scope not in (Scope.ALL, Scope.ADAPTER),
         backups=[row["path"] for row in paths],
+        unreached={},
     )
 
 
@@ -220,7 +221,9 @@ def carry_over(live: Store, copy: Store) -> None:
         with copy.write() as connection:
             connection.execute("INSERT OR REPLACE INTO backups VALUES (?, ?)", (row["path"], row["created"]))
     for each in reversed(list_(live, -1)):
-        if each.id in known or each.scope is Scope.ALL:
+        # Each restore asks again for what it brings back, so one thing may have several receipts.
+        again = (each.scope, each.target) in [(asked.scope, asked.target) for asked in open_(copy)]
+        if each.id in known or each.scope is Scope.ALL or again:
             continue
         wanted = json.dumps([*each.plan["item"]["messages"], each.target])
         for table in ("messages", "conversations", "adapters"):

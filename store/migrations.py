@@ -141,13 +141,13 @@ def m004_pins_tags_drafts(db: Database) -> None:
 
 @migrations()
 def m006_full_text_index_in_parts(db: Database) -> None:
-    """The full-text index in eight parts, told by a conversation's id (see `store.textindex`)."""
+    """The full-text index in four parts, told by a conversation's id (see `store.textindex`)."""
     for event in ("insert", "delete", "update"):
         db.execute(f"DROP TRIGGER messages_fts_{event}")
     db.execute("DROP TABLE messages_fts")
-    for part in range(8):
+    for part in range(4):
         table = f"messages_fts_{part}"
-        there = "unicode(substr({}conversation, -1)) % 8 = " + str(part)
+        there = "unicode(substr({}conversation, -1)) % 4 = " + str(part)
         db.execute(
             f"CREATE VIEW messages_part_{part} AS "
             f"SELECT rowid AS number, text FROM messages WHERE {there.format('')}"

@@ -1,10 +1,10 @@
-"""The full-text index in eight parts, so that forgetting writes one of them anew and not the index of a whole life.
+"""The full-text index in four parts, so that forgetting writes one of them anew and not the index of a whole life.
 
 FTS5 keeps the trigrams of a deleted row in its segments until these are merged, and merging rewrites a whole index:
 0.6 s of processor time at 100,000 messages, ten times that at a million. (`secure-delete` would spare it, but needs
 SQLite 3.42, and what it wrote no older SQLite reads; Python comes with either.) A conversation is in one part, told by
-the last character of its id, which is random: so taking one out costs an eighth. A search asks all parts and merges
-their answers, newest first.
+the last character of its id, which is random: so taking one out costs a quarter. A search asks all parts and merges
+their answers, newest first; it pays for that with a look-up in each, which is why there are not more of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
-PARTS = 8
+PARTS = 4
 TABLES = tuple(f"messages_fts_{part}" for part in range(PARTS))
 
 Rows = Generator[int, None, None]
@@ -37,6 +37,15 @@ def matching(connection: sqlite3.Connection, expression: str, below: int | None 
         )
         for table in TABLES
     )
+
+
+def reach(connection: sqlite3.Connection, expression: str, count: int) -> int:
+    """How far back so many of the rows that fit go, told from one part: 0 where it has not as many."""
+    row = connection.execute(
+        f"SELECT rowid FROM {TABLES[0]} WHERE {TABLES[0]} MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?",
+        (expression, max(count // PARTS, 1) - 1),
+    ).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def newest_of(sources: Iterable[Iterator[int]]) -> Rows:
