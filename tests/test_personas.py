@@ -359,7 +359,7 @@ def test_trls_trainers_move_the_same_adapter(method: Method, monkeypatch):
     ablated.trl_run(method, _tokenizer())(teaching, [example(name) for name in "abcdef"], None)
     assert teaching.metrics.steps > 0
     moved = [
-        float(parameter.abs().max()) for name, parameter in teaching.model.named_parameters() if "lora_B" in name
+        float(parameter.detach().abs().max()) for name, parameter in teaching.model.named_parameters() if "lora_B" in name
     ]
     assert max(moved) > 0.0
     assert all(torch.isfinite(parameter).all() for parameter in teaching.model.parameters())

@@ -12,7 +12,14 @@ closed by hand, or at exit before the interpreter goes: contexts first, then ada
 from app.model.llama.context import ContextSettings, LlamaContext, Logits
 from app.model.llama.library import BrokenOff, LlamaError, LlamaMemoryError, library_version
 from app.model.llama.model import LlamaAdapter, LlamaModel
-from app.model.llama.sampling import SampledToken, Sampler, SamplerSettings, generate, generate_together
+from app.model.llama.sampling import (
+    SampledToken,
+    Sampler,
+    SamplerSettings,
+    generate,
+    generate_together,
+    shared_prefix,
+)
 from app.model.llama.vocab import Vocab
 
 __all__ = [
@@ -31,4 +38,5 @@ __all__ = [
     "generate",
     "generate_together",
     "library_version",
+    "shared_prefix",
 ]

@@ -41,7 +41,8 @@ def wilson(hits: int, of: int) -> Interval:
     share = hits / of
     centre = (share + _Z**2 / (2 * of)) / (1 + _Z**2 / of)
     reach = _Z / (1 + _Z**2 / of) * math.sqrt(share * (1 - share) / of + _Z**2 / (4 * of**2))
-    return Interval(share, max(0.0, centre - reach), min(1.0, centre + reach))
+    low = 0.0 if hits == 0 else max(0.0, centre - reach)
+    return Interval(share, low, 1.0 if hits == of else min(1.0, centre + reach))
 
 
 def mean(groups: Sequence[Sequence[float]]) -> Interval:
