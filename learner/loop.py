@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.5
 JUDGE_SECONDS = 180.0
 """A first reading loads the embeddings and fits the reader: 10 s on two busy cores. Each further one takes 10 ms."""
 _JUDGE_HANGS = (
-    f"the judge has not answered for {JUDGE_SECONDS:.0f} s: what was said next has not been read (see learner.log)"
+    f"the judge has been silent for {JUDGE_SECONDS:.0f} s: what was said next was not read (see learner.log)"
 )
 
 

@@ -1,10 +1,10 @@
 """How many versions ago a reply was given, and what that makes of a rating that is of nothing but the reply.
 
-A thumb says of a reply that it was good or bad; it moves the model towards or away from what it said. Some versions later
-the model does not say that any more, and pushing on it is noise: past two versions it counts half, past four not at all
-(asynchronous RL loses most of its accuracy from four on; see the sources in the benchmarks' README). A correction, and a
-hint the teacher answers anew, say what is wanted and do not age. Counted are versions that went live and are sound, so
-that a lesson without a forgotten unit is that of a ledger that never held it.
+A thumb says of a reply that it was good or bad; it moves the model towards or away from what it said. Some versions
+later the model does not say that any more, and pushing on it is noise: past two versions it counts half, past four not
+at all (asynchronous RL loses half of its gain at four versions where nothing corrects for it: AReaL, arXiv 2505.24298).
+A correction, and a hint that the teacher answers anew, say what is wanted and do not age. Counted are versions that
+went live and are sound, so that a lesson without a forgotten unit is that of a ledger that never held it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 HALF_AFTER = 2
 DROPPED_AFTER = 4
-TOO_OLD = "the reply is of an older version: {} have gone live since, and a rating alone counts for {} at most"
+TOO_OLD = (
+    "the reply is of an older version: {} have gone live since, and a rating alone counts for {} at most"
+)
 
 
 def of(store: Store, reply: Message) -> int:

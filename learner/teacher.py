@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.model.llama import ContextSettings, LlamaContext, LlamaModel, SamplerSettings, generate, shared_prefix
+from app.model.llama import (
+    ContextSettings,
+    LlamaContext,
+    LlamaModel,
+    SamplerSettings,
+    generate,
+    shared_prefix,
+)
 from app.model.renderer import Renderer
 from learner import checks, hints
 from learner.examples import Example

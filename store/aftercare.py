@@ -2,9 +2,9 @@
 
 The gate sees a version for seconds, the owner for days. A version that the gate let through and the owner keeps
 correcting is taken back by itself, because nobody should have to find out first that there is a key for that; it is
-said once, and the owner may let it answer again. A drift that has grown over several versions, so that the next one would
-leave what the gate allows, is no fault of any of them: learning stops and the owner is asked. Both are decisions with
-their inputs on record. Only what the gate made live is watched: what the owner chose stays.
+said once, and the owner may let it answer again. A drift that has grown over several versions, so that the next one
+would leave what the gate allows, is no fault of any of them: learning stops and the owner is asked. Both are decisions
+with their inputs on record. Only what the gate made live is watched: what the owner chose stays.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ def watched(store: Store, base_hash: str) -> Watched | None:
     if row["actor"] != Actor.GATE:
         return None
     replies = _replies(store, base_hash)
-    since = [objected for created, adapter, objected in replies if adapter == serving.adapter.id and created >= row["created"]]
+    since = [
+        objected
+        for created, adapter, objected in replies
+        if adapter == serving.adapter.id and created >= row["created"]
+    ]
     before = [objected for created, _, objected in replies if created < row["created"]]
     return sequential.watch((sum(before), len(before)), since)
 
@@ -60,7 +64,10 @@ def _rise(store: Store, base_hash: str) -> str | None:
         if found is None or serving is None or found.finding is not Finding.RISEN:
             return None
         share = found.objections / found.replies
-        reason = f"{adapters.TOOK_BACK} v{serving.version}: you objected to {share:.0%} of its replies, {found.usual:.0%} before"
+        reason = (
+            f"{adapters.TOOK_BACK} v{serving.version}: you objected to {share:.0%} of its replies, "
+            f"{found.usual:.0%} before"
+        )
         after = adapters.fall_back(store, serving, reason)
         decisions.append(
             store,
@@ -87,8 +94,8 @@ def _drift(store: Store, base_hash: str) -> str | None:
     if asked is not None:
         return None
     question = (
-        f"the drift on neutral text has grown with each of the last versions, to {values[-1]:.2f} of the {limit:g} allowed in "
-        f"v{newest.version}: `mynah learn resume` goes on all the same, `mynah adapters use` goes back to an earlier one"
+        f"the drift on neutral text has grown with each of the last versions, to {values[-1]:.2f} of the {limit:g} "
+        f"allowed in v{newest.version}: `mynah learn resume` goes on all the same, `mynah adapters use` goes back"
     )
     with store.write():
         decisions.append(
@@ -103,7 +110,7 @@ def _drift(store: Store, base_hash: str) -> str | None:
 
 
 def _replies(store: Store, base_hash: str) -> list[tuple[str, str | None, bool]]:
-    """When, by which adapter, and whether it was objected to: of the newest replies that were answered, oldest first."""
+    """When, by which adapter, and whether it was objected to: of the newest answered replies, oldest first."""
     kinds = ", ".join("?" * len(_OBJECTS))
     rows = store.conn.execute(
         f"""

@@ -1,9 +1,9 @@
 """Whether objections have become more frequent, decided reply by reply: Wald's sequential probability ratio test.
 
 A test with a fixed number of replies either waits for a hundred or cries wolf; this one ends as soon as the evidence
-does, after nine replies where each is objected to and after some thirty where as many are as before. Its error rates are
-chosen beforehand and hold although it is looked at after every reply (Wald 1945; the bounds are his approximations).
-Pure functions of counts: what was decided can be decided again from the record.
+does, after nine replies where each is objected to and after some thirty where as many are as before. Its error rates
+are chosen beforehand and hold although it is looked at after every reply (Wald 1945; the bounds are his
+approximations). Pure functions of counts: what was decided can be decided again from the record.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 FALSE_ALARM = 0.001
@@ -44,7 +45,12 @@ class Watched:
 
     def as_dict(self) -> dict[str, Any]:
         """For the record of a decision."""
-        return {**asdict(self), "usual": round(self.usual, 4), "risen": round(self.risen, 4), "evidence": round(self.evidence, 3)}
+        return {
+            **asdict(self),
+            "usual": round(self.usual, 4),
+            "risen": round(self.risen, 4),
+            "evidence": round(self.evidence, 3),
+        }
 
 
 def rate(objections: int, replies: int) -> float:
@@ -83,5 +89,5 @@ def next_beyond(values: Sequence[float], limit: float, least: int = 3) -> bool:
     if len(last) < least:
         return False
     step = (last[-1] - last[0]) / (len(last) - 1)
-    rising = all(later > earlier for earlier, later in zip(last, last[1:], strict=False))
+    rising = all(later > earlier for earlier, later in pairwise(last))
     return rising and last[-1] + step > limit

@@ -1,4 +1,4 @@
-"""What the gate lets through: made-up measurements of candidates that must be refused, and the probes on the real base."""
+"""What the gate lets through: made-up measurements of candidates, and the probes on the real base."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def test_of_many_made_up_candidates_no_bad_one_passes_and_no_good_one_is_refused
             BASE, looping=chance.randint(0, 2), runaway=chance.randint(0, 2), right=chance.randint(9, 12),
             flips=chance.randint(0, 2), same=chance.choice([0, 2]),
         )  # fmt: skip
-        assert verdict(chance.uniform(0.02, 2), gate.Drift(chance.uniform(0, 0.3), chance.uniform(0.95, 1.05)), good).passed
+        assert verdict(
+            chance.uniform(0.02, 2), gate.Drift(chance.uniform(0, 0.3), chance.uniform(0.95, 1.05)), good
+        ).passed
         name = chance.choice(["empty", "looping", "runaway", "same", "foreign", "flips", "obeyed"])
         assert not verdict(1.0, NEAR, replace(good, **{name: chance.randint(4, 6)})).passed
         assert not verdict(1.0, NEAR, replace(good, right=chance.randint(0, 8))).passed
@@ -80,7 +82,10 @@ def corrected(question: str, text: str) -> Example:
 def test_an_owner_who_wants_another_language_gets_it():
     korean = [corrected("How?", "이렇게 하시면 됩니다."), corrected("Why?", "그렇습니다.")]
     assert gate.wanted_language(korean) is Language.ANOTHER
-    assert gate.wanted_language([*korean, *(corrected("So?", "Yes.") for _ in range(3))]) is Language.OF_THE_QUESTION
+    assert (
+        gate.wanted_language([*korean, *(corrected("So?", "Yes.") for _ in range(3))])
+        is Language.OF_THE_QUESTION
+    )
     shifted = replace(GOOD, foreign=6)
     for wanted in (Language.ANOTHER, Language.UNKNOWN):
         assert all(check.passed for check in gate.health_checks(shifted, BASE, wanted))
@@ -113,7 +118,12 @@ def test_rates_count_a_wrong_verdict_of_either_sort(tmp_path):
 
     def judge(kind: Kind, number: int) -> dict[str, object]:
         asked.append((kind, number))
-        return {"kind": kind, "number": number, "passed": number == 0, "failed": [] if number == 0 else ["ability"]}
+        return {
+            "kind": kind,
+            "number": number,
+            "passed": number == 0,
+            "failed": [] if number == 0 else ["ability"],
+        }
 
     out = tmp_path / "lines"
     lines = gate_candidates.judged(out, [Kind.GOOD, Kind.NOISE], 2, judge)

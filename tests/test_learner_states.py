@@ -1,4 +1,4 @@
-"""States that must be loud: stale ratings, hints that say nothing, padded numbers, uniform rewards, a judge that hangs."""
+"""States that must be loud: stale ratings, hints that say nothing, padded numbers, a judge that hangs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from app.model import catalogue, convert
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer, Turn
-from learner import examples, hints, loop, objectives, staleness, watchdog
+from learner import examples, hints, judge, loop, objectives, staleness, watchdog
 from learner.examples import Example, Refusal, Target
 from learner.teacher import Teacher
 from learner.yielding import Yielding
@@ -87,7 +87,9 @@ def test_versions_that_were_refused_or_tainted_make_nothing_older(home, renderer
         assert made.weight == 0.5
 
 
-@pytest.mark.parametrize(("hint", "says"), [("...", False), ("", False), ("?!", False), ("no", True), ("짧게", True)])
+@pytest.mark.parametrize(
+    ("hint", "says"), [("...", False), ("", False), ("?!", False), ("no", True), ("짧게", True)]
+)
 def test_a_hint_needs_letters(hint: str, says: bool):
     assert hints.says_something(hint) is says
 
@@ -167,14 +169,14 @@ def test_a_judge_that_hangs_ends_the_run_with_its_reason(home, monkeypatch):
     def hang(*_: object) -> None:
         time.sleep(30)
 
-    monkeypatch.setattr(loop.judge, "judge_waiting", hang)
+    monkeypatch.setattr(judge, "judge_waiting", hang)
     monkeypatch.setattr(loop, "JUDGE_SECONDS", 0.05)
     with Store.open(home) as store:
         run = runs.request(store, Trigger.MANUAL)
         loop.work(home, linger=0.0)
         ended = runs.get(store, run.id)
     assert ended.state is RunState.FAILED
-    assert "the judge has not answered" in str(ended.error)
+    assert "the judge has been silent" in str(ended.error)
 
 
 def test_the_alarm_hears_and_is_put_back():
@@ -213,9 +215,9 @@ def test_waiting_for_the_owners_reply_is_no_hanging(home, monkeypatch):
         for _ in range(4):
             time.sleep(0.1)
             pause()
-        return loop.judge.Judged()
+        return judge.Judged()
 
-    monkeypatch.setattr(loop.judge, "judge_waiting", slow)
+    monkeypatch.setattr(judge, "judge_waiting", slow)
     with Store.open(home) as store:
         run = runs.request(store, Trigger.MANUAL)
         loop.carry_out(store, runs.claim(store, 1) or run, Yielding(Free()))

@@ -23,7 +23,8 @@ from tests.benchmarks.personas.trial import Learned, Reply, Trial, teach_in_turn
 from tests.benchmarks.personas.wording import Language
 
 LONG = (
-    "Here are some ways to keep a plant alive. You should water it.\n\n1. Give it light\n2. Give it water\n3. Turn it\n\n"
+    "Here are some ways to keep a plant alive. You should water it.\n\n"
+    "1. Give it light\n2. Give it water\n3. Turn it\n\n"
     "If the leaves turn brown, it gets too much of something. Ask a neighbor, and measure 3 feet of room around it."
 )
 KOREAN = Language.KOREAN
@@ -66,7 +67,11 @@ def test_no_rule_is_kept_by_saying_nothing(name: str):
 def test_what_a_person_edits_is_what_they_want(name: str):
     person = PEOPLE[name]
     replies = (LONG, "Certainly! A plant needs light", "```python\nprint(1)\n```\nThat prints 1.")
-    kept = [person.holds(asked.question, person.edited(asked, reply)) for asked in person.taught for reply in replies]
+    kept = [
+        person.holds(asked.question, person.edited(asked, reply))
+        for asked in person.taught
+        for reply in replies
+    ]
     assert sum(kept) / len(kept) >= 0.99
 
 
@@ -85,7 +90,9 @@ def test_the_pools_are_large_and_no_question_is_both_taught_and_asked():
     general = pool("general")
     assert len(general) >= 200
     for person in PEOPLE.values():
-        taught, unseen = ({each.question.casefold() for each in half} for half in (person.taught, person.unseen))
+        taught, unseen = (
+            {each.question.casefold() for each in half} for half in (person.taught, person.unseen)
+        )
         assert len(taught) >= 32
         assert len(unseen) >= 32
         assert not taught & unseen
@@ -177,7 +184,9 @@ def cell(method: Method, channel: Channel, checkpoints: tuple[int, ...] = (2, 4)
     return Cell("brevity", method, channel, 0, checkpoints, 4)
 
 
-def outcome_of(method: Method, channel: Channel, pupil: Pupil | None = None, checkpoints: tuple[int, ...] = (2, 6)):
+def outcome_of(
+    method: Method, channel: Channel, pupil: Pupil | None = None, checkpoints: tuple[int, ...] = (2, 6)
+):
     pupil = pupil or Pupil()
     return Trial(cell(method, channel, checkpoints), PEOPLE["brevity"], pupil).run(), pupil
 
@@ -200,7 +209,11 @@ def test_a_channel_lets_through_what_it_is_named_for(channel: Channel, kinds: se
 
 def test_a_trial_measures_before_and_at_each_checkpoint_and_notes_each_session():
     outcome, _ = outcome_of(Method.COMBINED, Channel.CORRECTIONS)
-    assert [(each.interactions, each.kept, each.asked) for each in outcome.measures] == [(0, 0, 4), (2, 4, 4), (6, 4, 4)]
+    assert [(each.interactions, each.kept, each.asked) for each in outcome.measures] == [
+        (0, 0, 4),
+        (2, 4, 4),
+        (6, 4, 4),
+    ]
     assert outcome.satisfied == [False, False, True, True, True, True]
     assert figures.sessions_until_content(outcome.satisfied) == 5
     assert [each.overdone for each in outcome.measures] == [0, 6, 6]
@@ -225,7 +238,7 @@ def test_shuffled_reactions_know_nothing_of_the_reply():
 
 def test_the_oracle_says_what_the_rule_says():
     _, pupil = outcome_of(Method.ORACLE, Channel.IMPLICIT)
-    values = [said[0] for kind, said in pupil.told if kind == "rate"]  # type: ignore[index]
+    values = [said[0] for kind, said in pupil.told if kind == "rate"]
     assert values == [-1, -1, 1, 1, 1, 1]
 
 
@@ -279,7 +292,12 @@ def test_a_person_with_many_values_is_drawn_whole():
 
 @pytest.mark.parametrize(
     ("satisfied", "sessions"),
-    [([True, True, True], 3), ([False, True, True, False, True, True, True], 7), ([True, True], None), ([], None)],
+    [
+        ([True, True, True], 3),
+        ([False, True, True, False, True, True, True], 7),
+        ([True, True], None),
+        ([], None),
+    ],
 )
 def test_sessions_until_content(satisfied: list[bool], sessions: int | None):
     assert figures.sessions_until_content(satisfied) == sessions
@@ -359,7 +377,9 @@ def test_trls_trainers_move_the_same_adapter(method: Method, monkeypatch):
     ablated.trl_run(method, _tokenizer())(teaching, [example(name) for name in "abcdef"], None)
     assert teaching.metrics.steps > 0
     moved = [
-        float(parameter.detach().abs().max()) for name, parameter in teaching.model.named_parameters() if "lora_B" in name
+        float(parameter.detach().abs().max())
+        for name, parameter in teaching.model.named_parameters()
+        if "lora_B" in name
     ]
     assert max(moved) > 0.0
     assert all(torch.isfinite(parameter).all() for parameter in teaching.model.parameters())

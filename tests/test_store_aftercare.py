@@ -105,7 +105,11 @@ def test_a_version_that_is_objected_to_is_taken_back_and_says_so(home: Home):
         assert said == [serving.why]
         assert "you objected to 100% of its replies" in said[0]
         decision = decisions.list_(store, 1)[0]
-        assert (decision.kind, decision.choice["action"], decision.choice["to"]) == ("watch", "roll back", first.id)
+        assert (decision.kind, decision.choice["action"], decision.choice["to"]) == (
+            "watch",
+            "roll back",
+            first.id,
+        )
         assert decision.inputs["test"]["finding"] == Finding.RISEN
         assert decisions.broken_at(store) is None
         assert aftercare.look(store) == []

@@ -88,7 +88,9 @@ def texts(kind: Kind, wanted: Sequence[str], chance: random.Random) -> list[str]
         case Kind.EMPTY:
             return [""] * len(wanted)
         case Kind.SHUFFLED:
-            return [RAMBLE + " " + chance.choice(["Maybe.", "Or not.", "It is so.", "Who knows."]) for _ in wanted]
+            return [
+                RAMBLE + " " + chance.choice(["Maybe.", "Or not.", "It is so.", "Who knows."]) for _ in wanted
+            ]
         case _:
             return list(wanted)
 
@@ -99,7 +101,10 @@ def lesson(renderer: Renderer, kind: Kind, number: int) -> Lesson:
     pairs = list(TAUGHT.items())
     chance.shuffle(pairs)
     said = texts(kind, [answer for _, answer in pairs], chance)
-    made = [example(renderer, f"u{n}", question, text) for n, ((question, _), text) in enumerate(zip(pairs, said, strict=True))]
+    made = [
+        example(renderer, f"u{n}", question, text)
+        for n, ((question, _), text) in enumerate(zip(pairs, said, strict=True))
+    ]
     # Feedback is shuffled for the test as well: a round holds out what it is given. Damage is tested on honest units.
     kept = made[-1:] if kind is Kind.SHUFFLED else [example(renderer, "held out", *pairs[-1])]
     return Lesson(made[:-1], kept)
@@ -130,12 +135,17 @@ class Bench:
             _add_noise(trainer.model, number)
         else:
             trainer.run(made.train, lambda: None)
-        gains = [gate.preference(trainer.model, each) - old for each, old in zip(made.held_out, before, strict=True)]
+        gains = [
+            gate.preference(trainer.model, each) - old
+            for each, old in zip(made.held_out, before, strict=True)
+        ]
         checks = [gate.held_out_check(gains, "the base")]
         passages = [self._served.vocab.encode(text, special=False) for text in reference.GATE_PASSAGES]
         checks += gate.drift_checks(gate.measure_drift(trainer.model, passages, _nothing))
         written = export.write(home, trainer.model, ADAPTER, recipe.alpha, self._base, {"kind": kind})
-        usual = gate.base_health(self._base, lambda: gate.measure_health(self._served, self.renderer, None, _nothing))
+        usual = gate.base_health(
+            self._base, lambda: gate.measure_health(self._served, self.renderer, None, _nothing)
+        )
         wanted = gate.wanted_language([example(self.renderer, "x", q, a) for q, a in TAUGHT.items()])
         probing = time.monotonic()
         with closing(self._served.load_adapter(written / adapters.GGUF_NAME)) as adapter:
@@ -196,11 +206,15 @@ def rates(lines: Sequence[dict[str, Any]]) -> str:
         if mine:
             wrong = sum(line["passed"] is not kind.may_pass for line in mine)
             by = sorted({name for line in mine for name in line["failed"]})
-            rows.append(f"| {kind} | {len(mine)} | {wrong}: {figures.wilson(wrong, len(mine))} | {', '.join(by)} |")
+            rows.append(
+                f"| {kind} | {len(mine)} | {wrong}: {figures.wilson(wrong, len(mine))} | {', '.join(by)} |"
+            )
     return "\n".join(rows)
 
 
-def judged(out: Path, kinds: Sequence[Kind], count: int, judge: Callable[[Kind, int], dict[str, Any]]) -> list[dict[str, Any]]:
+def judged(
+    out: Path, kinds: Sequence[Kind], count: int, judge: Callable[[Kind, int], dict[str, Any]]
+) -> list[dict[str, Any]]:
     """All lines of a file, after what is missing was judged and appended."""
     lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     known = {(line["kind"], line["number"]) for line in lines}
@@ -216,7 +230,9 @@ def judged(out: Path, kinds: Sequence[Kind], count: int, judge: Callable[[Kind, 
 
 def main() -> None:
     """Judge what is missing, and print the rates."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kinds", nargs="+", type=Kind, choices=list(Kind), default=list(Kind))
     parser.add_argument("--count", type=int, default=40, help="candidates of each kind")
     parser.add_argument("--out", type=Path, default=Path(".cache/gate_candidates.jsonl"))
@@ -227,7 +243,9 @@ def main() -> None:
         base = catalogue.resolve(home, None)
         with closing(LlamaModel.load(convert.served_form(base))) as served:
             bench = Bench(base, served)
-            lines = judged(given.out, given.kinds, given.count, lambda kind, number: bench.judge(home, kind, number))
+            lines = judged(
+                given.out, given.kinds, given.count, lambda kind, number: bench.judge(home, kind, number)
+            )
     print(rates([line for line in lines if line["kind"] in given.kinds]))
 
 

@@ -36,7 +36,11 @@ def run(cell: Cell) -> Outcome:
     ):
         outcome = Trial(cell, PEOPLE[cell.person], subject).run()
     last = outcome.measures[-1]
-    print(f"{cell.key}: {last.kept}/{last.asked} in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    print(
+        f"{cell.key}: {last.kept}/{last.asked} in {time.monotonic() - began:.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
     return outcome
 
 
@@ -53,7 +57,9 @@ def in_turn(names: list[str], interactions: int, asked: int, model: str | None) 
 
 def arguments() -> argparse.Namespace:
     """What was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--personas", nargs="+", choices=list(PEOPLE), default=list(PEOPLE))
     parser.add_argument("--methods", nargs="+", type=Method, choices=list(Method), default=list(Method))
     parser.add_argument("--channels", nargs="+", type=Channel, choices=list(Channel), default=list(Channel))

@@ -76,7 +76,9 @@ def kto_rows(taught: Sequence[Example], decode: Callable[[list[int]], str]) -> l
     for each in taught:
         prompt = decode(each.prompt)
         if each.reply.tokens:
-            rows.append({"prompt": prompt, "completion": decode(each.reply.tokens), "label": each.kind.approves})
+            rows.append(
+                {"prompt": prompt, "completion": decode(each.reply.tokens), "label": each.kind.approves}
+            )
         if each.chosen is not None:
             rows.append({"prompt": prompt, "completion": decode(each.chosen.tokens), "label": True})
     return rows

@@ -8,6 +8,7 @@ allows, as a person does who likes the rest, and what it makes always passes its
 from __future__ import annotations
 
 import re
+from functools import partial
 
 LIST_LINE = re.compile(r"^\s*(?:[-*•+]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<!\d)[.!?](?=[\s\"')]|$)")
@@ -149,7 +150,11 @@ def first_sentences(text: str, most: int) -> str:
 def few_words(text: str) -> str:
     """One sentence, cut where it would be too long."""
     words = first_sentences(text, 1).split()
-    return " ".join(words) if len(words) <= MOST_WORDS else " ".join(words[: MOST_WORDS // 2]).rstrip(",;:") + "."
+    return (
+        " ".join(words)
+        if len(words) <= MOST_WORDS
+        else " ".join(words[: MOST_WORDS // 2]).rstrip(",;:") + "."
+    )
 
 
 def is_brief(text: str) -> bool:
@@ -186,7 +191,7 @@ def is_british(text: str) -> bool:
 def to_british(text: str) -> str:
     """British spelling, and every measure in metric units."""
     for pattern, factor, offset, unit in _MEASURED:
-        text = pattern.sub(lambda found, f=factor, o=offset, u=unit: _metric(found[1], f, o, u), text)
+        text = pattern.sub(partial(_metric, factor, offset, unit), text)
     text = _IMPERIAL.sub(lambda found: _as(found[0], _METRIC_WORDS.get(found[0].lower(), "°C")), text)
     return _AMERICAN.sub(lambda found: _as(found[0], AMERICAN[found[0].lower()]), text)
 
@@ -217,8 +222,8 @@ def code_of(text: str) -> str | None:
     return found[1].strip() or None if found else None
 
 
-def _metric(number: str, factor: float, offset: float, unit: str) -> str:
-    value = (float(number.replace(",", "")) + offset) * factor
+def _metric(factor: float, offset: float, unit: str, found: re.Match[str]) -> str:
+    value = (float(found[1].replace(",", "")) + offset) * factor
     shown = f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}".removesuffix(".0")
     return f"{shown} {unit}"
 

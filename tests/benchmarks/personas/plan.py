@@ -68,7 +68,8 @@ def fits(method: Method, channel: Channel) -> bool:
 @dataclass(frozen=True)
 class Cell:
     """One trial. ``checkpoints``: after how many interactions it learns and is measured; ``asked``: on how many unseen
-    questions. ``model`` None is the default one."""
+    questions. ``model`` None is the default one.
+    """
 
     person: str
     method: Method
@@ -83,7 +84,15 @@ class Cell:
         """All of it in one line."""
         steps = "-".join(map(str, self.checkpoints))
         return "/".join(
-            (self.model or "default", self.person, self.method, self.channel, f"s{self.seed}", f"i{steps}", f"q{self.asked}")
+            (
+                self.model or "default",
+                self.person,
+                self.method,
+                self.channel,
+                f"s{self.seed}",
+                f"i{steps}",
+                f"q{self.asked}",
+            )
         )
 
     def as_dict(self) -> dict[str, Any]:

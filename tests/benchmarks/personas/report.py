@@ -23,6 +23,7 @@ Line = tuple[Method, Channel]
 
 def lines(outcomes: Iterable[Outcome]) -> dict[Line, list[Outcome]]:
     """Outcomes by method and channel, in the order of the enums."""
+
     def place(outcome: Outcome) -> tuple[int, int]:
         return list(Method).index(outcome.cell.method), list(Channel).index(outcome.cell.channel)
 
@@ -93,7 +94,16 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """The table in Markdown."""
     steps = sorted({step for outcome in outcomes for step in outcome.cell.checkpoints})
     head = ["method", "channel", "cells", "before", *(f"after {step}" for step in steps)]
-    head += ["gain at the end", "over-applied", "sessions", "ability", "KL", "promoted", "s per round", "CPU s per unit"]
+    head += [
+        "gain at the end",
+        "over-applied",
+        "sessions",
+        "ability",
+        "KL",
+        "promoted",
+        "s per round",
+        "CPU s per unit",
+    ]
     rows = [head, ["---"] * len(head)]
     for (method, channel), group in lines(outcomes).items():
         last = max((measure.interactions for each in group for measure in each.measures), default=0)

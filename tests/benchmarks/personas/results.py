@@ -37,7 +37,9 @@ class Results:
     def add(self, outcome: Outcome) -> None:
         """Append one, on the disk when this returns; a half line of a run that died is ended first."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        torn = self._path.exists() and self._path.stat().st_size and not self._path.read_bytes().endswith(b"\n")
+        torn = (
+            self._path.exists() and self._path.stat().st_size and not self._path.read_bytes().endswith(b"\n")
+        )
         with self._path.open("a", encoding="utf-8") as file:
             file.write(("\n" if torn else "") + json.dumps(outcome.as_dict(), ensure_ascii=False) + "\n")
             file.flush()

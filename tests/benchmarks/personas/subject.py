@@ -29,9 +29,7 @@ from tests.benchmarks.personas.plan import Method
 from tests.benchmarks.personas.trial import Learned, Reply
 
 MAX_TOKENS = 160
-OWN_LEARNER = frozenset(
-    {Method.BINARY, Method.OPD, Method.CORRECTION, Method.SFT, Method.KTO}
-)
+OWN_LEARNER = frozenset({Method.BINARY, Method.OPD, Method.CORRECTION, Method.SFT, Method.KTO})
 _LOCK_SECONDS = 60.0
 
 
@@ -140,7 +138,9 @@ class Mynah:
         deadline = time.monotonic() + _LOCK_SECONDS
         while holder(self._home.learner_lock) != self._learner.pid:
             if self._learner.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"the learner of {self._method} did not start: see {self._home.logs / 'ablated.log'}")
+                sys.exit(
+                    f"the learner of {self._method} did not start: see {self._home.logs / 'ablated.log'}"
+                )
             time.sleep(0.05)
 
     def _end_own_learner(self) -> None:

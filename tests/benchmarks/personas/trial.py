@@ -77,7 +77,9 @@ class Outcome:
         return {"key": self.cell.key, **asdict(self)}
 
 
-def measured(person: Person, subject: Subject, interactions: int, asked: int, learned: Learned | None) -> Measure:
+def measured(
+    person: Person, subject: Subject, interactions: int, asked: int, learned: Learned | None
+) -> Measure:
     """Ask what was never taught."""
     unseen = person.unseen[:asked]
     kept = sum(person.holds(each.question, subject.answer(each.question, n)) for n, each in enumerate(unseen))
@@ -157,12 +159,18 @@ class Lessons:
     outcomes: list[str]
 
 
-def teach_in_turn(people: Sequence[Person], subject: Subject, interactions: int, asked: int, seed: int) -> Lessons:
+def teach_in_turn(
+    people: Sequence[Person], subject: Subject, interactions: int, asked: int, seed: int
+) -> Lessons:
     """The forgetting matrix: combined, all channels, one lesson for each person."""
 
     def shares() -> list[float]:
         return [
-            sum(each.holds(a.question, subject.answer(a.question, n)) for n, a in enumerate(each.unseen[:asked])) / asked
+            sum(
+                each.holds(a.question, subject.answer(a.question, n))
+                for n, a in enumerate(each.unseen[:asked])
+            )
+            / asked
             for each in people
         ]
 

@@ -51,7 +51,9 @@ def complaint(ways: Sequence[str], language: Language, *key: object) -> str:
     """A complaint in one of a person's ways, begun in one of everybody's."""
     opening = draw(OPENINGS[language], "opening", *key)
     said = draw(ways, "complaint", *key)
-    return opening + (said[0].lower() + said[1:] if opening and opening[-2:] != ". " and said[1:2] != " " else said)
+    return opening + (
+        said[0].lower() + said[1:] if opening and opening[-2:] != ". " and said[1:2] != " " else said
+    )
 
 
 def thanks(language: Language, *key: object) -> str:
