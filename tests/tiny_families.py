@@ -1,4 +1,4 @@
-"""A tiny random model of each family that is trained here, in both forms: torch's, and a GGUF file that llama.cpp loads.
+"""A tiny random model of each family that is trained here, in both forms: torch's, and a GGUF file for llama.cpp.
 
 Two layers, and every peculiarity of its family that an export could get wrong: the order of the query and key rows,
 biases, norms of single heads, norms that are stored one lower, an output matrix that is the embedding's.
