@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from app.host.supervisor import Supervisor
 from app.service import Service
 from app.tui import timeline_words, wording
 from store import adapters, aftercare, conversations, decisions, sequential, settings, signals, timeline
@@ -117,6 +118,27 @@ def test_a_version_that_is_objected_to_is_taken_back_and_says_so(home: Home):
         assert (last.happening, last.adapter) == (Happening.TAKEN_BACK, adapters.get(store, first.id))
         assert timeline_words.event(last) == "back on v1 by itself"
         assert wording.went_live(serving) == f"v1 answers again: {serving.why}. F3 shows the versions."
+
+
+def test_the_host_looks_by_itself_and_only_where_something_was_written(home: Home, monkeypatch):
+    looks = []
+    real = aftercare.look
+    monkeypatch.setattr(aftercare, "look", lambda store: looks.append(1) or real(store))
+    with Store.open(home) as store, Store.open(home) as elsewhere:
+        first = live(elsewhere, b"one")
+        liked(elsewhere, first.id, 20)
+        second = live(elsewhere, b"two")
+        settings.put(elsewhere, settings.LEARNING_PAUSED, True)
+        supervisor = Supervisor(home, lambda: 0.0, ["false"])
+        supervisor.look(store)
+        supervisor.look(store)
+        assert len(looks) == 1
+        liked(elsewhere, second.id, 30, value=-1)
+        supervisor.look(store)
+        assert len(looks) == 2
+        serving = adapters.active(store, seed.BASE).adapter
+        assert serving is not None
+        assert serving.id == first.id
 
 
 def test_the_base_answers_where_there_was_no_version_before(home: Home):
