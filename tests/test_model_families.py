@@ -1,5 +1,4 @@
-"""What is trained is what is served, family by family: logits of both sides on tiny random models, with an adapter and
-without one."""
+"""What is trained is what is served, family by family: logits of both sides on tiny random models."""
 
 from __future__ import annotations
 

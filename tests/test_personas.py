@@ -254,6 +254,11 @@ def test_cells_leave_out_what_makes_no_sense_and_have_a_key_of_their_own():
     assert {each.method for each in made} == set(Method)
     assert not any(each.method is Method.SFT and each.channel is Channel.THUMBS for each in made)
     assert replace(made[0], asked=8).key != made[0].key
+    thumbs = cells(["brevity"], [Method.NONE, Method.COMBINED], [Channel.THUMBS], [0], (4,), 4, None)
+    assert [(each.method, each.channel) for each in thumbs] == [
+        (Method.NONE, Channel.ALL),
+        (Method.COMBINED, Channel.THUMBS),
+    ]
 
 
 def test_results_survive_a_run_that_dies_in_the_middle_of_a_line(tmp_path):

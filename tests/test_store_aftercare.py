@@ -123,7 +123,12 @@ def test_a_version_that_is_objected_to_is_taken_back_and_says_so(home: Home):
 def test_the_host_looks_by_itself_and_only_where_something_was_written(home: Home, monkeypatch):
     looks = []
     real = aftercare.look
-    monkeypatch.setattr(aftercare, "look", lambda store: looks.append(1) or real(store))
+
+    def counted(store: Store) -> list[str]:
+        looks.append(store)
+        return real(store)
+
+    monkeypatch.setattr(aftercare, "look", counted)
     with Store.open(home) as store, Store.open(home) as elsewhere:
         first = live(elsewhere, b"one")
         liked(elsewhere, first.id, 20)

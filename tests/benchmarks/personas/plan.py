@@ -108,12 +108,15 @@ def cells(
     asked: int,
     model: str | None,
 ) -> list[Cell]:
-    """All cells that make sense, person by person, so that a run that is cut off has whole people."""
+    """All cells that make sense, person by person, so that a run that is cut off has whole people.
+
+    No learning is the same on every channel, so it is there once whatever the channels are.
+    """
     return [
         Cell(person, method, channel, seed, tuple(checkpoints), asked, model)
         for seed in seeds
         for person in people
         for method in methods
-        for channel in channels
+        for channel in ([Channel.ALL] if method is Method.NONE else channels)
         if fits(method, channel)
     ]
