@@ -109,6 +109,8 @@ class LearningStatus:
     run: Run | None
     last: Run | None
     usual: float | None = None
+    asks: str | None = None
+    """What learning stopped for by itself and asks the owner."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,7 @@ class Service(Insight, Composing, Strengths, Models):
             run=open_runs[0] if open_runs else None,
             last=last,
             usual=self.usual_seconds(),
+            asks=settings.get(store, settings.LEARNING_ASKS),
         )
 
     def learn_now(self) -> Run:
@@ -350,6 +353,8 @@ class Service(Insight, Composing, Strengths, Models):
     def pause_learning(self, paused: bool) -> None:
         """Stop runs from starting, or let them start again. A run under way is not cut off."""
         settings.put(self.store, settings.LEARNING_PAUSED, paused)
+        if not paused:
+            settings.put(self.store, settings.LEARNING_ASKS, None)
 
     def runs(self, limit: int = 50) -> list[Run]:
         """Past and present learning runs, newest first."""

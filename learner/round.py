@@ -26,7 +26,7 @@ from app.model import catalogue, convert
 from app.model.catalogue import ModelFile
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer
-from learner import examples, ledger
+from learner import examples, hints, ledger
 from learner.demonstrations import Demonstrator
 from learner.examples import Example
 from learner.teacher import Teacher
@@ -184,6 +184,8 @@ class Round:
                         len(result.example.accepted),
                         result.refused,
                     )
+                    if result.dropped is not None:
+                        hints.record(self._store, unit, result.dropped)
                     example = result.example
                 done.append((unit, example))
                 self._tell(RunState.PREPARING, len(done) / len(pairs), "asking the teacher")
@@ -244,7 +246,7 @@ class Round:
             checks = [gate.held_out_check(gains(before), current)]
             checks += gate.drift_checks(gate.measure_drift(trainer.model, passages, self._yielding.border))
             self._tell(RunState.GATING, 0.4, "letting it answer")
-            checks += self._health(base, served, renderer, candidate)
+            checks += self._health(base, served, renderer, candidate, lesson)
         return candidate, gate.Verdict(tuple(checks))
 
     def _before(self, model: Any, held_out: list[Example], active: Adapter | None) -> list[float]:
@@ -273,14 +275,15 @@ class Round:
         )
 
     def _health(
-        self, base: ModelFile, served: LlamaModel, renderer: Renderer, candidate: Adapter
+        self, base: ModelFile, served: LlamaModel, renderer: Renderer, candidate: Adapter, lesson: Lesson
     ) -> list[Any]:
         from learner import gate
 
         usual = gate.base_health(base, lambda: gate.measure_health(served, renderer, None, self._yielding))
         path = adapters.files(self._store, candidate.id) / adapters.GGUF_NAME
         with closing(served.load_adapter(path)) as adapter:
-            return gate.health_checks(gate.measure_health(served, renderer, adapter, self._yielding), usual)
+            health = gate.measure_health(served, renderer, adapter, self._yielding)
+        return gate.health_checks(health, usual, gate.wanted_language(lesson.examples))
 
     def _decide(self, candidate: Adapter, verdict: Verdict) -> RunOutcome:
         report = verdict.as_dict()

@@ -195,6 +195,13 @@ OPTIONS: tuple[Option, ...] = (
         command="mynah learn pause` and `mynah learn resume",
     ),
     Option(
+        settings.LEARNING_ASKS,
+        "Why learning stopped by itself, where it did.",
+        "a text",
+        AT_ONCE,
+        command="mynah learn resume",
+    ),
+    Option(
         settings.PINNED,
         "The version that stays, whatever is learned.",
         "an adapter",

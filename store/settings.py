@@ -10,6 +10,7 @@ from store.errors import UsageError
 
 MODEL: Final = "model"
 LEARNING_PAUSED: Final = "learning.paused"
+LEARNING_ASKS: Final = "learning.asks"
 MIN_UNITS: Final = "learning.min_units"
 IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
 HOST_IDLE_SECONDS: Final = "host.idle_seconds"
@@ -33,6 +34,7 @@ KEYS: Final = "chat.keys"
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
     LEARNING_PAUSED: False,
+    LEARNING_ASKS: None,
     MIN_UNITS: 4,
     IDLE_LEARN_SECONDS: 120.0,
     HOST_IDLE_SECONDS: 600.0,

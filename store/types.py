@@ -196,6 +196,7 @@ class Actor(StrEnum):
     GATE = "gate"
     OWNER = "owner"
     HOST = "host"
+    WATCH = "watch"
 
 
 class EventKind(StrEnum):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.host.processes import holder
-from store import cipher, consent, purging, runs, settings, signals, units
+from store import aftercare, cipher, consent, purging, runs, settings, signals, units
 from store.db import Store
 from store.errors import MynahError
 from store.home import Home
@@ -113,6 +113,7 @@ class Supervisor:
         self._backoff = Backoff()
         # The host sweeps when it starts.
         self._swept = time.monotonic()
+        self._watched: int | None = None
 
     def start(self) -> None:
         """Begin to look."""
@@ -167,6 +168,7 @@ class Supervisor:
             self._swept = time.monotonic()
             consent.sweep(store)
         self._forget(store)
+        self._after(store)
         facts = gather(store, self._quiet())
         trigger = due(facts)
         if trigger is not None:
@@ -183,6 +185,14 @@ class Supervisor:
             purging.proceed_all(store)
         except MynahError as error:
             log.warning("forgetting waits: %s", error)
+
+    def _after(self, store: Store) -> None:
+        """Watch what the gate made live, where anything was written since the last look."""
+        if store.data_version == self._watched:
+            return
+        self._watched = store.data_version
+        for said in aftercare.look(store):
+            log.warning("%s", said)
 
     def _note_end(self) -> None:
         process = self._process

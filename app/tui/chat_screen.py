@@ -132,6 +132,8 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         """Say once what happened between two looks. A toast: it neither takes the focus nor a key."""
         if before.serving.activation != now.serving.activation:
             self.notify(wording.went_live(now.serving), timeout=8, markup=False)
+        if now.learning.asks is not None and now.learning.asks != before.learning.asks:
+            self.notify(wording.asks(now.learning.asks), timeout=16, markup=False)
         last = now.learning.last
         if last is not None and (before.learning.last is None or before.learning.last.id != last.id):
             line = wording.run_ended(last)

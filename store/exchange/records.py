@@ -190,7 +190,8 @@ def load(store: Store, conversation: str, redaction: Redaction) -> Record:
     row = store.conn.execute("SELECT * FROM conversations WHERE id = ?", (conversation,)).fetchone()
     messages = store.conn.execute(
         "SELECT messages.*, origins.model AS model, origins.message AS origin FROM messages "
-        "LEFT JOIN origins ON origins.message = messages.id WHERE conversation = ? AND status != ? ORDER BY messages.rowid",
+        "LEFT JOIN origins ON origins.message = messages.id "
+        "WHERE conversation = ? AND status != ? ORDER BY messages.rowid",
         (conversation, MessageStatus.GENERATING),
     ).fetchall()
     signals: dict[str, list[sqlite3.Row]] = {}
