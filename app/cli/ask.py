@@ -6,7 +6,7 @@ The only imports are click and the host's client: a question to a running host p
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import click
 
@@ -58,7 +58,7 @@ def ask(
     with client.turn(request) as stream:
         done = _follow(stream, as_json)
     if as_json:
-        put_json(asdict(done))
+        put_json(done.as_json())
     else:
         _how_to_go_on(done)
 
@@ -103,6 +103,8 @@ def _follow(stream: TurnStream, as_json: bool) -> Done:
 
 
 def _how_to_go_on(done: Done) -> None:
+    for note in done.notes:
+        say(f"({note})")
     if done.finish_reason == "length":
         say("(the reply reached its longest length)")
     elif done.finish_reason == "cancelled":

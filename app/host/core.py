@@ -17,9 +17,11 @@ from enum import StrEnum
 from math import nan
 from typing import Any, TypeVar
 
+from app.harness.dressing import Harness, dressed
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
+from app.host.guarding import GuardedTurn
 from app.host.jobs import Exactly, Job, Opening, Priority, Recorder, Serve
 from app.host.requests import Limits
 from app.host.runtime import Runtime
@@ -53,7 +55,11 @@ class Window(StrEnum):
 
 @dataclass(frozen=True)
 class Ask:
-    """How a question is to be answered, whoever asks."""
+    """How a question is to be answered, whoever asks.
+
+    ``harness``: what of the owner's items holds; ``items`` names them, else it is those that are active.
+    ``most_retries``: how often a reply that breaks a guard is asked for again.
+    """
 
     read: Callable[[Store], Question]
     limits: Limits
@@ -65,6 +71,9 @@ class Ask:
     likeliest: int | None = None
     stops: tuple[str, ...] = ()
     grammar: str | None = None
+    harness: Harness = Harness.OFF
+    items: Sequence[str] | None = None
+    most_retries: int = 0
 
 
 def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Window) -> Fitted:
@@ -131,8 +140,17 @@ class Host:
         opening = self._tokens_of(question.opening)
         said = len(opening.tokens) if opening is not None else 0
         reserve = said + max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
+        ready = dressed(
+            store,
+            question.turns,
+            ask.harness,
+            question.conversation,
+            context,
+            lambda text: len(self.runtime.continuation(text)),
+            only=ask.items,
+        )
         try:
-            fitted = prompt_of(self.runtime, question.turns, reserve, ask.window)
+            fitted = prompt_of(self.runtime, ready.turns, reserve, ask.window)
         except ContextOverflow as error:
             if not said:
                 raise
@@ -140,7 +158,7 @@ class Host:
         if opening is not None:
             question = replace(question, opening=opening)
         recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
-        return Job(
+        job = Job(
             id=ids.new_id("j"),
             client=ask.client,
             priority=ask.priority,
@@ -154,9 +172,14 @@ class Host:
             serve=ask.serve,
             likeliest=ask.likeliest,
             left_out=fitted.left_out,
+            context_items=ready.items,
             opening=opening,
             created=arrived,
         )
+        if not ready.guards:
+            return job
+        turn = GuardedTurn(self.runtime, self.engine.submit, ready.turns, reserve, ask.most_retries)
+        return turn.over(job, ready.guards)
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:
         """The tokens a reply begins with: as they were sampled, else (imported, or its host died) those of its text."""
