@@ -22,7 +22,9 @@ LISTED = "Do this:\n- boil water\n- add tea."
 
 def guard(template: str, **parameters: Any) -> Item:
     body = guards.checked({"template": template, "parameters": parameters})
-    return Item(f"i-{template}", ItemKind.GUARD, template, 1, ItemState.ACTIVE, body, None, None, 1.0, None, "")
+    return Item(
+        f"i-{template}", ItemKind.GUARD, template, 1, ItemState.ACTIVE, body, None, None, 1.0, None, ""
+    )
 
 
 REPAIRED: list[tuple[Item, str, str]] = [
@@ -138,7 +140,9 @@ def test_what_a_guard_cannot_be_made_of_is_refused(body: dict[str, Any]) -> None
 
 
 def test_a_guard_of_a_kind_that_is_not_known_here_is_passed_over() -> None:
-    foreign = Item("i", ItemKind.GUARD, "x", 1, ItemState.ACTIVE, {"template": "code"}, None, None, 1.0, None, "")
+    foreign = Item(
+        "i", ItemKind.GUARD, "x", 1, ItemState.ACTIVE, {"template": "code"}, None, None, 1.0, None, ""
+    )
     assert judge([foreign], "anything").findings == ()
 
 
@@ -172,7 +176,9 @@ def test_no_reply_makes_a_guard_fail(text: str) -> None:
 def test_both_spellings_come_back() -> None:
     british = "The colour of the organisation's centre was analysed; the neighbours travelled by aeroplane."
     american = spelling.respelt(british, "american")
-    assert american == "The color of the organization's center was analyzed; the neighbors traveled by airplane."
+    assert (
+        american == "The color of the organization's center was analyzed; the neighbors traveled by airplane."
+    )
     assert spelling.respelt(american, "british") == british
     assert spelling.foreign(british, "british") == []
 

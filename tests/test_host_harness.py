@@ -102,7 +102,12 @@ def test_a_reply_is_repaired_before_it_is_shown_and_kept_as_shown(host: HostClie
     assert (done.text, done.notes) == ("One.", [])
     assert conversations.get_message(store, str(done.message)).text == "One."
     (found,) = call(store, done.message).harness["guards"]
-    assert (found["item"], found["verdict"], found["repaired"], found["retries"]) == (item.id, "repaired", True, 0)
+    assert (found["item"], found["verdict"], found["repaired"], found["retries"]) == (
+        item.id,
+        "repaired",
+        True,
+        0,
+    )
 
 
 def test_a_reply_that_cannot_be_repaired_is_asked_for_again(host: HostClient, store: Store) -> None:

@@ -47,7 +47,9 @@ def ask(
     question = text_argument(text, "question")
     given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     sampler = {name: value for name, value in given.items() if value is not None}
-    request = TurnRequest(text=question, sampler=sampler or None, incognito=incognito)
+    # What comes through a pipe is somebody's text, not something that was typed.
+    typed = text != ("-",)
+    request = TurnRequest(text=question, sampler=sampler or None, incognito=incognito, typed=typed)
     home = Home.default().open()
     if conversation is not None:
         request = replace(request, conversation=_full_id(home, conversation))

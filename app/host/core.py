@@ -18,6 +18,7 @@ from math import nan
 from typing import Any, TypeVar
 
 from app.harness.dressing import Harness, dressed
+from app.harness.writer import remember
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
@@ -46,6 +47,13 @@ class Keep(StrEnum):
     INCOGNITO = "incognito"
 
 
+class Author(StrEnum):
+    """Who a question's new text is from: the owner at the keyboard, or what a program or a pipe brought."""
+
+    OWNER = "owner"
+    PROGRAM = "program"
+
+
 class Window(StrEnum):
     """What happens to a conversation that is longer than the window."""
 
@@ -58,7 +66,7 @@ class Ask:
     """How a question is to be answered, whoever asks.
 
     ``harness``: what of the owner's items holds; ``items`` names them, else it is those that are active.
-    ``most_retries``: how often a reply that breaks a guard is asked for again.
+    ``author``: whose new text it is, the owner's may be remembered. ``most_retries``: how often a reply that breaks a guard is asked for again.
     """
 
     read: Callable[[Store], Question]
@@ -73,6 +81,7 @@ class Ask:
     grammar: str | None = None
     harness: Harness = Harness.OFF
     items: Sequence[str] | None = None
+    author: Author = Author.PROGRAM
     most_retries: int = 0
 
 
@@ -157,7 +166,7 @@ class Host:
             raise ContextOverflow("this reply fills the model's window: it cannot go on") from error
         if opening is not None:
             question = replace(question, opening=opening)
-        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
+        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else self._saved(store, ask, question)
         job = Job(
             id=ids.new_id("j"),
             client=ask.client,
@@ -180,6 +189,15 @@ class Host:
             return job
         turn = GuardedTurn(self.runtime, self.engine.submit, ready.turns, reserve, ask.most_retries)
         return turn.over(job, ready.guards)
+
+    @staticmethod
+    def _saved(store: Store, ask: Ask, question: Question) -> Recorder:
+        """Save a question, and write down what its owner states in it."""
+        with store.write():
+            recorder = save(store, question)
+            if ask.author is Author.OWNER and question.new:
+                remember(store, recorder.conversation, recorder.user_message, question.new[-1].content)
+        return recorder
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:
         """The tokens a reply begins with: as they were sampled, else (imported, or its host died) those of its text."""

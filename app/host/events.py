@@ -43,6 +43,7 @@ class TurnRequest:
     aside: bool = False
     source: str = "chat"
     items: list[str] | None = None
+    typed: bool = True
 
     def resumed(self, seen: Queued | Started | None) -> TurnRequest:
         """The same request for a new host, once the question itself is known to be saved."""

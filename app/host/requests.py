@@ -57,6 +57,7 @@ def turn_request(body: object) -> TurnRequest:
         aside=flag(fields, "aside"),
         source=text(fields, "source") or "chat",
         items=_names(fields, "items"),
+        typed=fields.get("typed") is None or flag(fields, "typed"),
     )
     if request.text is not None and not request.text.strip():
         raise FieldError("text", "the message is empty")

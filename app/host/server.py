@@ -20,7 +20,7 @@ from app.harness.dressing import Harness
 from app.harness.guards import MOST_RETRIES
 from app.host import openai_api
 from app.host.capture import read
-from app.host.core import Ask, Host, Keep
+from app.host.core import Ask, Author, Host, Keep
 from app.host.door import Access, Door, body_of, status_of
 from app.host.events import TurnRequest, to_wire
 from app.host.jobs import Exactly, Priority, Serve
@@ -95,6 +95,7 @@ async def _turn(host: Host, request: Request) -> Response:
         serve=_wanted(turn),
         harness=_harness(turn),
         items=turn.items,
+        author=Author.OWNER if turn.typed and _harness(turn) is Harness.ALL else Author.PROGRAM,
         # One that goes on with another has its beginning already: asking anew would be another reply.
         most_retries=0 if turn.extend is not None else MOST_RETRIES,
     )
