@@ -1,7 +1,7 @@
 """The guards on what a reply calls: arguments as a schema says, and paths that stay inside one directory.
 
-A call is what stands between ``<tool_call>`` tags, the form in which replies hold them here. A path is judged by where it
-leads, not by how it is spelt: "..", a home's tilde and a link are followed before it is compared.
+A call is what stands between ``<tool_call>`` tags, the form in which replies hold them here. A path is judged by
+where it leads, not by how it is spelt: "..", a home's tilde and a link are followed before it is compared.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def _paths(value: Any, name: str = "") -> Iterator[str]:
 def _within(root: Path, path: str) -> bool:
     if "\x00" in path:
         return False
-    meant = os.path.expanduser(path.replace("\\", "/"))
-    if meant.startswith("~"):
+    try:
+        meant = Path(path.replace("\\", "/")).expanduser()
+    except RuntimeError:
         return False
     return Path(os.path.realpath(root / meant)).is_relative_to(root)
 

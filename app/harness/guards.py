@@ -6,9 +6,9 @@ same reply gets the same verdict, and a repair is only taken where the repaired 
 reply passed before.
 
 The next step is guards with code of their own, and their seam is here: a body ``{"template": "code", "language": …,
-"source": …, "interface": 1}`` is versioned, diffed, measured and switched off like any other. It needs an allow-list over
-its syntax tree and a process with limits to run in, which this version has not, so `checked` refuses it, and an item
-that came here by other ways is passed over.
+"source": …, "interface": 1}`` is versioned, diffed, measured and switched off like any other. It needs an allow-list
+over its syntax tree and a process with limits to run in, which this version has not, so `checked` refuses it, and an
+item that came here by other ways is passed over.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ class Judged:
 
     text: str
     findings: tuple[Finding, ...]
+
+    @property
+    def breaches(self) -> list[Finding]:
+        """What was wrong, put right or not."""
+        return [finding for finding in self.findings if finding.verdict is not Verdict.PASSED]
 
     @property
     def violations(self) -> list[Finding]:

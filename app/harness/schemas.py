@@ -167,7 +167,8 @@ def _scalar(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
             return f"{where} has {len(value)} characters"
         if "pattern" in schema and re.search(schema["pattern"], value) is None:
             return f"{where} does not fit {schema['pattern']}"
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-            return f"{where} is out of range"
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        return f"{where} is out of range"
     return None

@@ -95,7 +95,9 @@ async def _turn(host: Host, request: Request) -> Response:
         serve=_wanted(turn),
         harness=_harness(turn),
         items=turn.items,
-        author=Author.OWNER if turn.typed and _harness(turn) is Harness.ALL else Author.PROGRAM,
+        author=Author.OWNER
+        if turn.typed and turn.items is None and _harness(turn) is Harness.ALL
+        else Author.PROGRAM,
         # One that goes on with another has its beginning already: asking anew would be another reply.
         most_retries=0 if turn.extend is not None else MOST_RETRIES,
     )
@@ -113,9 +115,11 @@ def _wanted(turn: TurnRequest) -> Serve | Exactly:
 
 def _harness(turn: TurnRequest) -> Harness:
     """A version that is looked at by itself, and what the chat asks for its own ends, go without the owner's items."""
+    if turn.items is not None:
+        return Harness.ALL
     if turn.aside or turn.base or turn.adapter is not None:
         return Harness.OFF
-    return Harness.RULES if turn.incognito and turn.items is None else Harness.ALL
+    return Harness.RULES if turn.incognito else Harness.ALL
 
 
 async def _stop(host: Host, request: Request) -> Response:
