@@ -1,4 +1,4 @@
-"""What Mynah knows of its owner, and the rules and guards it keeps to: reading and changing them, for chat and commands.
+"""What Mynah knows of its owner, and the rules and guards it keeps to: read and changed, for chat and commands.
 
 Everything the owner does here is typed as what it is, so it holds at once. Guards go through `app.harness.guards`,
 which refuses parameters that no check could work with.
@@ -12,10 +12,11 @@ from typing import Any
 
 from app.harness import guards, recall
 from app.harness.statements import stated
-from store import items
+from store import forgetting, items, purging
 from store.db import Store
+from store.forgetting import Forgetting
 from store.items import TYPED, Item
-from store.types import ItemKind, ItemState
+from store.types import ItemKind, ItemState, Scope
 
 _TOPIC_WORDS = 6
 
@@ -83,6 +84,10 @@ class Knowing(ABC):
     def switch_item(self, item: str, state: ItemState) -> Item:
         """Switch an item on or off."""
         return items.switch(self.store, item, state)
+
+    def forget_item(self, item: str) -> Forgetting:
+        """Forget an item in all its versions, to the last byte; see `store.forgetting`."""
+        return purging.proceed(self.store, forgetting.request(self.store, Scope.MEMORY, item).id)
 
     def remembered(self, message: str) -> list[Item]:
         """What was read off one message of the owner's and holds now."""

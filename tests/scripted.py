@@ -246,17 +246,20 @@ class ScriptedLane:
         tokens = self.held[self.last]
         return self.runtime.vocab.text(tokens[: tokens.index(END)]).removeprefix("system\n")
 
-    def script(self, grammar: str | None) -> Iterator[bytes]:
-        """The pieces of the reply to what is in the last evaluated sequence."""
-        given, turns = self.asked()
+    def _meant(self, given: str) -> str:
+        """The command in a message, without the memories before it; another one where a guard asks again."""
         asked = without_block(given)
         if asked.startswith(REFUSED):
             before = without_block(self.asked_before()).rstrip("\n")
-            asked = before if before.startswith("stubborn ") else "echo fine"
+            return before if before.startswith("stubborn ") else "echo fine"
+        return f"echo {given}" if asked.startswith("prompt ") else asked
+
+    def script(self, grammar: str | None) -> Iterator[bytes]:
+        """The pieces of the reply to what is in the last evaluated sequence."""
+        given, turns = self.asked()
+        asked = self._meant(given)
         command, _, rest = asked.partition(" ")
-        if command == "prompt":
-            yield from _words(given)
-        elif command in ("echo", "stubborn"):
+        if command in ("echo", "stubborn"):
             yield from _words(rest)
         elif command == "bytes":
             yield from (bytes([byte]) for byte in rest.encode())

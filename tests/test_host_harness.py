@@ -1,4 +1,4 @@
-"""What a turn gets of memories, rules and guards, what is recorded of it, and that nothing of it costs without items."""
+"""What a turn gets of memories, rules and guards, what is recorded of it, and that without items nothing is done."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_memory_that_fits_stands_before_the_question_as_a_quotation(host: Host
     assert done.text == recall.block([name]) + "prompt what is my name?"
     row = conversations.get_message(store, str(done.message))
     # What was put before it is not saved with it.
-    assert [each.text for each in conversations.path(store, row.id)][0] == "prompt what is my name?"
+    assert conversations.path(store, row.id)[0].text == "prompt what is my name?"
     assert call(store, row.id).harness["items"] == [name.id]
     assert items.uses(store, name.id) == [row.id]
     assert "name" not in ask(host, "prompt tell me a joke").text

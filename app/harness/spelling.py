@@ -17,16 +17,19 @@ _STEMS = """
 col our or:s,ed,ing,ful,less|fav our or:s,ed,ing,ite,ites,able|hon our or:s,ed,ing,able|lab our or:s,ed,ing,er,ers
 neighb our or:s,ing,hood,hoods|flav our or:s,ed,ing|hum our or:s,ed,ing|rum our or:s,ed|harb our or:s,ed,ing
 behavi our or:s,al|endeav our or:s,ed,ing|vap our or:s|arm our or:ed,s|glam our or:|sav our or:y,ed,ing
-cent re er:s|met re er:s|lit re er:s|theat re er:s|fib re er:s|kilomet re er:s|centimet re er:s|millimet re er:s|calib re er:
+cent re er:s|met re er:s|lit re er:s|theat re er:s|fib re er:s|kilomet re er:s|centimet re er:s
+millimet re er:s|calib re er:
 organ is iz:e,es,ed,ing,er,ers,ation,ations|real is iz:e,es,ed,ing,ation|recogn is iz:e,es,ed,ing,able
 apolog is iz:e,es,ed,ing|emphas is iz:e,ed,ing|special is iz:e,es,ed,ing,ation|summar is iz:e,es,ed,ing
 minim is iz:e,es,ed,ing|maxim is iz:e,es,ed,ing|optim is iz:e,es,ed,ing,er,ation,ations|util is iz:e,es,ed,ing,ation
 character is iz:e,es,ed,ing|critic is iz:e,es,ed,ing|memor is iz:e,es,ed,ing|general is iz:e,es,ed,ing,ation
-initial is iz:e,es,ed,ing,ation|normal is iz:e,es,ed,ing,ation|visual is iz:e,es,ed,ing,ation|prior itis itiz:e,es,ed,ing
+initial is iz:e,es,ed,ing,ation|normal is iz:e,es,ed,ing,ation|visual is iz:e,es,ed,ing,ation
+prior itis itiz:e,es,ed,ing
 custom is iz:e,es,ed,ing,ation|author is iz:e,es,ed,ing,ation|categor is iz:e,es,ed,ing|final is iz:e,es,ed,ing
 modern is iz:e,ed,ing,ation|symbol is iz:e,es,ed,ing|stabil is iz:e,es,ed,ing|synchron is iz:e,es,ed,ing,ation
 anal ys yz:e,ed,ing,er|paral ys yz:e,ed,ing|cata lys lyz:e,ed,ing
-travel l :ed,ing,er,ers|cancel l :ed,ing|label l :ed,ing|model l :ed,ing|signal l :ed,ing|fuel l :ed,ing|level l :ed,ing
+travel l :ed,ing,er,ers|cancel l :ed,ing|label l :ed,ing|model l :ed,ing|signal l :ed,ing|fuel l :ed,ing
+level l :ed,ing
 counsel l :ed,ing,or,ors|jewel l :er,ers|marvel l :ed,ing,ous|total l :ed,ing|quarrel l :ed,ing
 def ence ense:s,less|off ence ense:s|lic ence ense:s|pret ence ense:s
 catalog ue :s|dialog ue :s|analog ue :s|enrol - l:s,ment|fulfil - l:s,ment|distil - l:s

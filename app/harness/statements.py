@@ -1,10 +1,10 @@
 """Which sentences of a message state a lasting fact or preference of the one who wrote it, in English and in Korean.
 
-Rules and not a model: a small model writes down what was never said, and a rule can be read. They are narrow on purpose.
-A memory that is missed is said again; one that is false, or that somebody else put there, is worse than none. So a
-statement stands at the beginning of a sentence, is no question, and is not within quotation marks; after a line that
-ends with a colon, and in a message that asks for something to be translated, summarised or mended, the rest is
-material; and a message longer than people type when they tell of themselves is taken for pasted.
+Rules and not a model: a small model writes down what was never said, and a rule can be read. They are narrow on
+purpose. A memory that is missed is said again; one that is false, or that somebody else put there, is worse than
+none. So a statement stands at the beginning of a sentence, is no question, and is not within quotation marks; after a
+line that ends with a colon, and in a message that asks for something to be translated, summarised or mended, the rest
+is material; and a message longer than people type when they tell of themselves is taken for pasted.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ _LEAD = (
 )
 _SHORT = r"[^,.;:!?\n\"“”]{1,60}"
 _MATERIAL = re.compile(
-    r"^(?:please\s+|can you\s+|could you\s+|would you\s+)*(?:translate|summari[sz]e|rewrite|rephrase|paraphrase|proofread|"
-    r"correct|fix|edit|explain|analy[sz]e|classify|extract|reply to|respond to|answer this|continue|complete|check|review|"
-    r"improve|shorten|repeat|write|draft|compose|imagine|pretend|act|roleplay|play|suppose|say|here is|here's|this is|"
+    r"^(?:please\s+|can you\s+|could you\s+|would you\s+)*(?:translate|summari[sz]e|rewrite|rephrase|"
+    r"paraphrase|proofread|correct|fix|edit|explain|analy[sz]e|classify|extract|reply to|respond to|"
+    r"answer this|continue|complete|"
+    r"check|review|improve|shorten|repeat|write|draft|compose|imagine|pretend|act|"
+    r"roleplay|play|suppose|say|here is|here's|this is|"
     r"read|look at)\b|(?:번역|요약|교정|고쳐|다듬어|설명|분석|써|작성|답장|읽어)\S*\s*(?:줘|주세요|해|봐)?[.:]?\s*$",
     re.IGNORECASE,
 )
 _KO_MATERIAL = re.compile(r"(?:번역|요약|교정|고쳐|다듬어|분석|답장|이어\s*써)")
 _IN_QUOTES = re.compile(
-    r"“[^”]*”|\"[^\"]*\"|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)‘[^’\n]*’(?!\w)|<[^>\n]+>"
+    r"“[^”]*”|\"[^\"]*\"|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^'\n]*'(?!\w)|"
+    r"(?<!\w)‘[^’\n]*’(?!\w)|<[^>\n]+>"
 )
 _SOON = re.compile(
     r"\b(?:today|tonight|tomorrow|this (?:week|weekend|morning|afternoon|evening))\b|오늘|내일|모레|이번\s*주"
@@ -80,12 +83,16 @@ _END = r"\s*[.!~。]*\s*$"
 _I = r"I(?:'m|’m| am)"
 _KO_I = r"(?:저는|나는|전|난|저|나)\s+"
 _KO_MY = r"(?:제|내|저의|나의)\s+"
+_KO_ONE = r"[^\s,.!?]{1,20}"
+_KO_NONE_ELSE = r"(?<![은는이가])"
+"""Not another's: a word with the mark of a subject would make it a statement about somebody else."""
+
 _KO_IS = r"(?:입니다|이에요|예요|이예요|에요|이야|야|이라고\s*(?:해요?|합니다)|라고\s*(?:해요?|합니다))"
 
 _RULES = (
     _rule(rf"(?P<said>my name is (?P<v>{_SHORT}))", "name"),
     _rule(rf"(?P<said>(?:(?:you can|please) )?call me (?P<v>{_SHORT}))", "name"),
-    _rule(rf"(?P<said>I live in (?P<v>[^.;:!?\n\"]{{1,60}}))", "home"),
+    _rule(r"(?P<said>I live in (?P<v>[^.;:!?\n\"]{1,60}))", "home"),
     _rule(rf"(?P<said>{_I} allergic to (?P<v>[^.;:!?\n\"]{{1,60}}))", "allergy {v}"),
     _rule(
         rf"(?P<said>{_I} (?:an? )?(?P<v>vegetarian|vegan|pescatarian|coeliac|celiac|diabetic|lactose[- ]intolerant))",
@@ -96,17 +103,18 @@ _RULES = (
     ),
     _rule(rf"(?P<said>my birthday is (?:on )?(?P<v>{_SHORT}(?:,\s*\d{{4}})?))", "birthday"),
     _rule(rf"(?P<said>I was born (?:on|in) (?P<v>{_SHORT}(?:,\s*\d{{4}})?))", "born"),
-    _rule(rf"(?P<said>I work (?:as|at|for) (?P<v>[^.;:!?\n\"]{{1,60}}))", "work"),
+    _rule(r"(?P<said>I work (?:as|at|for) (?P<v>[^.;:!?\n\"]{1,60}))", "work"),
     _rule(rf"(?P<said>my native language is (?P<v>{_SHORT}))", "native language"),
     _rule(
-        rf"(?P<said>my (?P<n>(?:\w+(?:['’]s)? )?(?:name|wife|husband|partner|son|daughter|dog|cat|brother|sister|mother|"
-        rf"father|boss|doctor|timezone|time zone|city|address|job|hobby)(?:['’]s name)?) is (?:called |named )?(?P<v>{_SHORT}))",
+        rf"(?P<said>my (?P<n>(?:\w+(?:['’]s)? )?(?:name|wife|husband|partner|son|daughter|dog|cat|brother|sister|"
+        rf"mother|father|boss|doctor|timezone|time zone|city|address|job|hobby)(?:['’]s name)?) is (?:called |named )?"
+        rf"(?P<v>{_SHORT}))",
         "my {n}",
     ),
     _rule(
         rf"(?P<said>my fav(?:ou?)rite (?P<n>\w+(?: \w+)?) is (?P<v>{_SHORT}))", "favourite {n}", PREFERENCE
     ),
-    _rule(rf"(?P<said>I prefer (?P<v>[^.;:!?\n\"]{{1,60}}))", "prefer {v}", PREFERENCE, _PREFERRED),
+    _rule(r"(?P<said>I prefer (?P<v>[^.;:!?\n\"]{1,60}))", "prefer {v}", PREFERENCE, _PREFERRED),
     _rule(
         r"(?:please )?(?:remember|don't forget|don’t forget|keep in mind|note) that (?P<said>(?P<v>[^\n]{3,200}?))",
         "note {v}",
@@ -116,17 +124,20 @@ _RULES = (
     _rule(r"(?:please )?remember(?: this)?:\s*(?P<said>(?P<v>[^\n]{3,200}?))", "note {v}", FACT, _ASKED),
     _rule(rf"(?P<said>{_KO_MY}이름은\s+(?P<v>\S{{1,20}}?){_KO_IS})", "name"),
     _rule(
-        rf"(?P<said>(?:{_KO_I})?(?P<v>[^\s,.!?]{{1,20}}(?:\s[^\s,.!?]{{1,20}})?)에(?:서)?\s+(?:살아요?|삽니다|살고\s*있(?:어요?|습니다|어)))",
+        rf"(?P<said>(?:{_KO_I}(?:{_KO_ONE}{_KO_NONE_ELSE}\s)?)?(?P<v>{_KO_ONE})에(?:서)?\s+"
+        r"(?:살아요?|삽니다|살고\s*있(?:어요?|습니다|어)))",
         "home",
     ),
     _rule(
-        rf"(?P<said>(?:{_KO_I})?(?P<v>[^\s,.!?]{{1,20}}?)(?:에|에는)?\s*(?:알레르기|알러지)가\s*있(?:어요?|습니다|다|음))",
+        rf"(?P<said>(?:{_KO_I})?(?P<v>[^\s,.!?]{{1,20}}?){_KO_NONE_ELSE}(?:에|에는)?\s*(?:알레르기|알러지)가\s*"
+        r"있(?:어요?|습니다|다|음))",
         "allergy {v}",
     ),
     _rule(rf"(?P<said>{_KO_MY}생일은\s+(?P<v>[^,.!?\n]{{1,30}}?){_KO_IS})", "birthday"),
     _rule(rf"(?P<said>{_KO_I}(?P<v>채식주의자|비건|당뇨\s*환자){_KO_IS})", "diet"),
     _rule(
-        rf"(?P<said>{_KO_I}(?P<v>[^,.!?\n]{{1,30}}?)(?:을|를)\s*(?:못|안)\s*(?:먹어요?|먹습니다|마셔요?|마십니다))",
+        rf"(?P<said>{_KO_I}(?P<v>[^,.!?\n]{{1,30}}?)(?:을|를)\s*(?:못|안)\s*"
+        r"(?:먹어요?|먹습니다|마셔요?|마십니다))",
         "diet {v}",
     ),
     _rule(
@@ -134,7 +145,8 @@ _RULES = (
         "work",
     ),
     _rule(
-        rf"(?P<said>{_KO_I}(?P<v>[^,.!?\n]{{1,30}}?)(?:을|를)\s*(?:더\s*)?(?:선호해요?|선호합니다|제일\s*좋아해요?|제일\s*좋아합니다))",
+        rf"(?P<said>{_KO_I}(?P<v>[^,.!?\n]{{1,30}}?)(?:을|를)\s*(?:더\s*)?"
+        r"(?:선호해요?|선호합니다|제일\s*좋아해요?|제일\s*좋아합니다))",
         "prefer {v}",
         PREFERENCE,
         _PREFERRED,
@@ -155,7 +167,8 @@ _WHOLE = tuple(
 )
 _TRIGGER = re.compile(
     r"\bmy\b|\bcall me\b|\bI\b.{0,20}\b(?:live|am|allergic|vegetarian|vegan|don|do|can|was|work|prefer)|\bI['’]m\b|"
-    r"\b(?:remember|forget|keep in mind|note that)\b|이름|살|알레르기|알러지|생일|채식|비건|당뇨|먹|마|일|선호|좋아|기억",
+    r"\b(?:remember|forget|keep in mind|note that)\b|"
+    r"이름|살|알레르기|알러지|생일|채식|비건|당뇨|먹|마|일|선호|좋아|기억",
     re.IGNORECASE,
 )
 

@@ -32,7 +32,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Template:
-    """One kind of guard. ``check`` says what is wrong in words, or None; ``repair`` gives a reply that is right, or None."""
+    """One kind of guard: ``check`` says what is wrong in words, ``repair`` gives a reply that is right; or None."""
 
     name: str
     what: str

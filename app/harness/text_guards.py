@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from app.harness import languages, schemas, sentences, spelling
-from app.harness.template import Parameter, Parameters, Template, one_of, phrases, whole, words
 from app.harness.schemas import unusable
+from app.harness.template import Parameter, Parameters, Template, one_of, phrases, whole, words
 
 
 def _length(text: str, limits: Parameters) -> str | None:

@@ -66,7 +66,8 @@ class Ask:
     """How a question is to be answered, whoever asks.
 
     ``harness``: what of the owner's items holds; ``items`` names them, else it is those that are active.
-    ``author``: whose new text it is, the owner's may be remembered. ``most_retries``: how often a reply that breaks a guard is asked for again.
+    ``author``: whose new text it is, the owner's may be remembered. ``most_retries``: how often a reply
+    that breaks a guard is asked for again.
     """
 
     read: Callable[[Store], Question]

@@ -25,11 +25,10 @@ class TurnRequest:
     that was cut: the new one beside it begins with the same tokens and goes on. ``sampler`` may hold temperature,
     top_p, top_k, repeat_penalty, seed and max_tokens; the rest is the host's default. With ``incognito`` nothing is
     kept, so the earlier turns come along with the request. ``base`` or an ``adapter`` id answers with that instead
-    of what serves; ``aside`` lets every other request go first. ``items`` are the
-    ids of the memories, rules and guards that hold for this turn, in the place of those that are active, of which
-    none do for ``base``, an ``adapter`` or an ``aside``, and no memory does in incognito. ``typed``: the text came from a keyboard,
-    so that what it states of its writer may be remembered. ``source`` names the kind of client (chat, cli) that a new
-    conversation is listed with.
+    of what serves; ``aside`` lets every other request go first. ``items`` are the ids of the memories, rules and guards
+    that hold for this turn, in the place of those that are active, of which none do for ``base``, an ``adapter`` or an
+    ``aside``, and no memory does in incognito. ``typed``: the text came from a keyboard, so that what it states of its
+    writer may be remembered. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
     """
 
     text: str | None = None
