@@ -19,7 +19,8 @@ from store.db import Store
 from store.home import Home
 from store.items import TYPED, Item
 from store.types import EventKind, ItemKind, ItemState, ReplayClass, Role
-from tests.scripted import scripted_host
+from tests.endpoint_helpers import openai_client, say, text_of, user
+from tests.scripted import MODEL, scripted_host
 
 
 @pytest.fixture
@@ -201,3 +202,20 @@ def test_an_embedding_finds_what_words_do_not(store: Store) -> None:
     known = [memory(store, "allergy", "I am allergic to peanuts"), memory(store, "home", "I live in Oslo")]
     near = {known[0].id: 0.6, known[1].id: 0.1}
     assert recall.ranked("suggest a snack", known, near) == [known[0]]
+
+
+def test_a_program_that_leaves_the_form_to_us_gets_the_rules_and_no_memory(host: HostClient, store: Store) -> None:
+    memory(store, "name", "my name is Anna")
+    add(store, ItemKind.INSTRUCTION, "units", {"text": "answer in metric units"})
+    guard(store, "length", words=2)
+    with openai_client(host) as client:
+        assert text_of(say(client, user("prompt my name"))) == "prompt my…"
+        assert text_of(say(client, user("echo one two three"))) == "one two…"
+        stream = client.chat.completions.create(model=MODEL, messages=[user("echo a b c")], stream=True)
+        pieces = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
+        assert "".join(pieces) == "a b…"
+        own = {"role": "system", "content": "be a pirate"}
+        assert text_of(say(client, own, user("echo one two three"))) == "one two three"
+        scored = say(client, user("echo one two three"), logprobs=True)
+        assert text_of(scored) == "one two three"
+        assert text_of(say(client, user("system"), model=f"{MODEL}@base")).count("metric") == 0
