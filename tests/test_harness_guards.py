@@ -58,6 +58,8 @@ LEFT: list[tuple[Item, str]] = [
     (guard("path_inside", root="/work/space"), CALL % '{"path": "~/x"}'),
 ]
 
+BROKEN = [(item, text) for item, text, _ in REPAIRED] + LEFT
+
 PASSED: list[tuple[Item, str]] = [
     (guard("length", sentences=2), "In 1969. Yes."),
     (guard("language", language="ko"), "네."),
@@ -102,7 +104,7 @@ def test_a_good_reply_passes_untouched(case: tuple[Item, str]) -> None:
 
 def test_every_template_is_tried_both_ways() -> None:
     assert {case[0].topic for case in PASSED} | {"must_end_with", "code_only"} == set(TEMPLATES)
-    assert {case[0].topic for case in (*REPAIRED, *LEFT)} == set(TEMPLATES)
+    assert {item.topic for item, _ in BROKEN} == set(TEMPLATES)
 
 
 def test_a_repair_that_breaks_another_guard_is_not_taken() -> None:
@@ -168,7 +170,7 @@ def test_sentences_joined_are_the_text(text: str) -> None:
 
 @given(st.text(max_size=80))
 def test_no_reply_makes_a_guard_fail(text: str) -> None:
-    for item in {case[0].topic: case[0] for case in (*REPAIRED, *LEFT)}.values():
+    for item in {item.topic: item for item, _ in BROKEN}.values():
         judged = judge([item], text)
         assert judged.text == text or judged.findings[0].verdict is Verdict.REPAIRED
 

@@ -15,9 +15,9 @@ from store import consent, conversations, items, signals, trajectory, units
 from store.db import Store
 from store.errors import UsageError
 from store.home import Home
-from store.items import Source
+from store.items import Item, Source
 from store.provenance import Provenance
-from store.types import Consent, Dial, EventKind, ItemKind, ItemState, Role, SignalKind
+from store.types import Consent, Dial, EventKind, ItemKind, ItemState, Role, SignalKind, SignalSource
 from tests.endpoint_helpers import openai_client, say, user
 from tests.scripted import scripted_host
 from tests.seed import say as seed_say
@@ -266,16 +266,24 @@ def test_a_program_puts_nothing_in(host: HostClient, store: Store, text: str) ->
 
 
 def test_what_a_rule_or_the_judge_concluded_is_no_source(store: Store) -> None:
-    from store.types import SignalSource
-
     _, _, reply = seed_say(store, "q", "a")
     judged = signals.record(store, reply, SignalKind.REQUERY, value=0.9, source=SignalSource.JUDGE)
     said = signals.record(store, reply, SignalKind.THUMB, value=-1, text="shorter")
-    rule = {"source": items.from_signal(store, judged.id), "confidence": 0.9, "state": ItemState.PROPOSED}
+
+    def propose(signal: str) -> Item:
+        return items.add(
+            store,
+            ItemKind.INSTRUCTION,
+            "length",
+            {"text": "be shorter"},
+            source=items.from_signal(store, signal),
+            confidence=0.9,
+            state=ItemState.PROPOSED,
+        )
+
     with pytest.raises(UsageError):
-        items.add(store, ItemKind.INSTRUCTION, "x", {"text": "be shorter"}, **rule)  # type: ignore[arg-type]
-    rule["source"] = items.from_signal(store, said.id)
-    assert items.add(store, ItemKind.INSTRUCTION, "x", {"text": "be shorter"}, **rule)  # type: ignore[arg-type]
+        propose(judged.id)
+    assert propose(said.id).source_message == reply
 
 
 def test_there_are_more_than_fifty_attempts() -> None:

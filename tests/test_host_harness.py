@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import openai
 import pytest
 
 from app import replays
@@ -204,14 +205,19 @@ def test_an_embedding_finds_what_words_do_not(store: Store) -> None:
     assert recall.ranked("suggest a snack", known, near) == [known[0]]
 
 
-def test_a_program_that_leaves_the_form_to_us_gets_the_rules_and_no_memory(host: HostClient, store: Store) -> None:
+def test_a_program_that_leaves_the_form_to_us_gets_the_rules_and_no_memory(
+    host: HostClient, store: Store
+) -> None:
     memory(store, "name", "my name is Anna")
     add(store, ItemKind.INSTRUCTION, "units", {"text": "answer in metric units"})
     guard(store, "length", words=2)
     with openai_client(host) as client:
         assert text_of(say(client, user("prompt my name"))) == "prompt my…"
         assert text_of(say(client, user("echo one two three"))) == "one two…"
-        stream = client.chat.completions.create(model=MODEL, messages=[user("echo a b c")], stream=True)
+        stream = client.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": "echo a b c"}], stream=True
+        )
+        assert isinstance(stream, openai.Stream)
         pieces = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
         assert "".join(pieces) == "a b…"
         own = {"role": "system", "content": "be a pirate"}

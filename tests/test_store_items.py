@@ -32,17 +32,25 @@ MEMORY, INSTRUCTION, GUARD = ItemKind.MEMORY, ItemKind.INSTRUCTION, ItemKind.GUA
 SECRET = "my locker code is heron nineteen"
 
 
-def remember(store: Store, topic: str, text: str, source: Source = TYPED, **more: object) -> items.Item:
-    body = {"text": text, "value_type": "fact"}
+def remember(
+    store: Store,
+    topic: str,
+    text: str,
+    source: Source = TYPED,
+    *,
+    expires: str | None = None,
+    conversation: str | None = None,
+) -> items.Item:
     return items.add(
         store,
         MEMORY,
         topic,
-        body,
+        {"text": text, "value_type": "fact"},
         source=source,
         confidence=0.9,
         state=ItemState.ACTIVE,
-        **more,  # type: ignore[arg-type]
+        expires=expires,
+        conversation=conversation,
     )
 
 

@@ -67,7 +67,7 @@ def _ending(text: str, wanted: Parameters) -> str | None:
 
 def _ended(text: str, wanted: Parameters) -> str | None:
     """The owner's own words in the place where they are wanted."""
-    said, ending = text.rstrip(), wanted["text"].strip()
+    said, ending = text.rstrip(), str(wanted["text"]).strip()
     # A part of it may stand there already, as a question mark of three.
     common = next((size for size in range(len(ending), 0, -1) if said.endswith(ending[:size])), 0)
     if common:
