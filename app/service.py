@@ -19,6 +19,7 @@ from typing import Any
 from app.composing import Composing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
+from app.knowing import Knowing
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
 from app.models import Models
@@ -150,7 +151,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing, Strengths, Models):
+class Service(Insight, Composing, Knowing, Strengths, Models):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:

@@ -14,13 +14,14 @@ from app.service import AdapterDetail, ModelFile, Receipt, Snapshot, Thread, Thr
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
 from store.home import Home
+from store.items import Item
 from store.progress import Tally
 from store.reasons import Reason
 from store.runs import Run
 from store.search import Hit
 from store.story import Story
 from store.timeline import Moment, Since
-from store.types import Consent, Dial, Scope, SignalKind
+from store.types import Consent, Dial, ItemKind, ItemState, Scope, SignalKind
 
 
 class Turn(Protocol):
@@ -149,5 +150,17 @@ class ChatService(Protocol):
     ) -> ModelFile: ...
 
     def change_model(self, name: str) -> ModelFile: ...
+
+    def items(self) -> list[Item]: ...
+
+    def add_item(self, kind: ItemKind, body: dict[str, Any]) -> Item: ...
+
+    def edit_item(self, item: str, body: dict[str, Any]) -> Item: ...
+
+    def switch_item(self, item: str, state: ItemState) -> Item: ...
+
+    def forget_item(self, item: str) -> Any: ...
+
+    def remembered(self, message: str) -> list[Item]: ...
 
     def snapshot(self) -> Snapshot: ...
