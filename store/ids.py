@@ -42,6 +42,7 @@ def resolve(store: Store, table: str, prefix: str) -> str:
         "units": "learning unit",
         "decisions": "decision",
         "forgettings": "request to forget",
+        "items": "memory, instruction or guard",
     }[table]
     rows = store.conn.execute(
         f"SELECT id FROM {table} WHERE id >= ? AND id < ? LIMIT 3", (prefix, prefix + "\U0010ffff")
