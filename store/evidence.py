@@ -29,7 +29,7 @@ Z = 1.959964
 WINDOW = 200
 """Occasions that a rate is read from, the newest: what was long ago says little about what to change now."""
 
-STOPPED, FAULT_NOTICE, NO_CONSENT, ELSEWHERE = "stopped", "fault_notice", "no_consent", "not_made_here"
+FAULT_NOTICE, NO_CONSENT, ELSEWHERE = "fault_notice", "no_consent", "not_made_here"
 
 _NOTICE = re.compile(
     r"^\W*(?:error\W+)?(?:\d{3}\W+)?(?:.{0,40}?)(?:rate.?limit|usage limit|quota|too many requests|overloaded|"
@@ -230,6 +230,7 @@ class Evidence:
         columns = (
             "SELECT m.rowid, m.id, m.conversation, m.created, m.role, m.status, m.error_class, m.base_hash, m.adapter, "
             "m.context_items, instr(m.text, '```') + instr(coalesce(q.text, ''), '```') AS fenced, "
+            f"substr(m.text, 1, {_LONGEST_NOTICE + 1}), "
             "CASE WHEN m.role = 'user' THEN m.text ELSE substr(q.text, 1, 400) END AS question "
             "FROM messages AS m LEFT JOIN messages AS q ON q.id = m.parent WHERE "
         )
@@ -252,7 +253,7 @@ class Evidence:
         return took
 
     def _take_reply(self, row: sqlite3.Row) -> None:
-        rowid, message, _, created, _, status, error, base, adapter, items, fenced, question = row
+        rowid, message, _, created, _, status, error, base, adapter, items, fenced, text, question = row
         if status == MessageStatus.GENERATING:
             self._open.add(rowid)
             return
@@ -264,8 +265,12 @@ class Evidence:
         ):
             self._broken[message] = error or ErrorClass.UNKNOWN.value
             return
+        if fault_notice(text):
+            self._broken[message] = FAULT_NOTICE
+            return
         place = len(self._created)
-        self._created.append(created)
+        # A reply that was long in the making is entered when it ends: the order of entry is the order of time.
+        self._created.append(max(created, self._created[-1]) if self._created else created)
         self._names.append(message)
         self._adapter.append(adapter)
         self._place[message] = place
@@ -277,7 +282,7 @@ class Evidence:
                 self._items[item].add(message)
 
     def _take_request(self, store: Store, row: sqlite3.Row) -> None:
-        found = asked.standing(row[11] or "")
+        found = asked.standing(row[12] or "")
         if found is None or found.reading.said is None or not self._may_ask(store, row[1], row[2]):
             return
         said = found.reading.said
@@ -308,7 +313,7 @@ class Evidence:
 
     def _take_units(self, store: Store) -> bool:
         rows = store.conn.execute(
-            "SELECT units.*, m.text AS reply, q.text AS question, m.created AS said_at, conversations.train AS train "
+            "SELECT units.*, m.text AS reply, q.text AS question, conversations.train AS train "
             "FROM units JOIN messages AS m ON m.id = units.message LEFT JOIN messages AS q ON q.id = m.parent "
             "JOIN conversations ON conversations.id = units.conversation WHERE units.updated >= ? "
             "ORDER BY units.updated",
@@ -329,16 +334,16 @@ class Evidence:
         self._invalid.pop(message, None)
         place = self._place.get(message)
         why = _unusable(row)
-        if why is not None:
+        if why == FAULT_NOTICE:
+            self.units_of_faults[row["id"]] = message
+        elif why is not None:
             self._invalid[message] = why
-            if why == FAULT_NOTICE:
-                self.units_of_faults[row["id"]] = message
         if place is None or why is not None or kind.approves or _taken_back(row):
             return
         reading = self._read(row, kind)
         self._signature[message] = reading.signature
         self._failures[reading.signature][message] = Failure(
-            place, message, row["conversation"], row["said_at"], row["id"], reading.said
+            place, message, row["conversation"], self._created[place], row["id"], reading.said
         )
 
     @staticmethod
