@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app.composing import Composing
+from app.governing import Governing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
 from app.model import catalogue
@@ -32,6 +33,7 @@ from store import (
     search,
     settings,
     signals,
+    steering,
     units,
     verdicts,
 )
@@ -141,7 +143,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing):
+class Service(Insight, Composing, Governing):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:
@@ -297,6 +299,8 @@ class Service(Insight, Composing):
     def learn_now(self) -> Run:
         """Ask for a learning run and wake the learner. Asking twice before it starts is one run."""
         store = self.store
+        # The owner's word: what a decision had left out is learned too.
+        steering.release(store)
         if not units.waiting(store) and not units.unjudged(store, 1) and not runs.open_(store):
             run = runs.request(store, Trigger.MANUAL)
             runs.finish(store, run.id, RunOutcome.NOTHING_TO_LEARN, _nothing_to_learn(units.refused(store)))

@@ -98,7 +98,7 @@ RISK: Mapping[Knob, str] = {
     Knob.WEIGHTS: "high: every reply may change; the gate tests it first",
 }
 CHECKABLE = frozenset(
-    {Violated.TOO_LONG, Violated.LIST, Violated.FORMAT, Violated.PHRASE, Violated.LANGUAGE, Violated.UNITS}
+    {Violated.TOO_LONG, Violated.LIST, Violated.FORMAT, Violated.PHRASE, Violated.LANGUAGE}
 )
 """What code can see in a reply."""
 
@@ -474,6 +474,7 @@ class RoundInputs:
 
 
 STALE = "an instruction, a memory or a guard took this over"
+BUSY = "another change is being tried for this first"
 FAULT = "the reply was a service's notice of a fault, not an answer"
 LOCKED = "learning did not help with this twice, so it is not tried a third time by itself"
 
@@ -512,12 +513,12 @@ def decide_round(inputs: RoundInputs) -> RoundChoice:
         if going and group.signature is not None:
             learns.append(group.signature)
     if world.frozen:
-        return RoundChoice(Action.NOTHING, "everything is frozen", held=held)
+        return RoundChoice(Action.NOTHING, "everything is frozen")
     if world.approval(Knob.WEIGHTS) is Approval.NEVER:
-        return RoundChoice(Action.NOTHING, "the owner said that the weights never learn by themselves", held=held)
+        return RoundChoice(Action.NOTHING, "the owner said that the weights never learn by themselves")
     waits = _waits(Knob.WEIGHTS, world)
     if waits is not None:
-        return RoundChoice(Action.NOTHING, waits, held=held)
+        return RoundChoice(Action.NOTHING, waits)
     if not left and not inputs.unjudged:
         return RoundChoice(Action.NOTHING, "nothing is left to learn that another knob did not take over", held=held)
     ask = world.approval(Knob.WEIGHTS) is Approval.ASK
@@ -528,8 +529,10 @@ def decide_round(inputs: RoundInputs) -> RoundChoice:
 def _left_out(group: Group, unit: str) -> str | None:
     if unit in group.faults:
         return FAULT
-    if group.busy or unit in group.stale:
+    if unit in group.stale:
         return STALE
+    if group.busy:
+        return BUSY
     return LOCKED if group.failed >= LOCKED_AFTER else None
 
 

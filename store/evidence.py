@@ -299,16 +299,19 @@ class Evidence:
         return bool(allowed and allowed[0])
 
     def _take_exposures(self, store: Store) -> bool:
-        """Which guards looked at which replies."""
+        """Which guards looked at which replies: as steps of their own, or told with the reply they looked at."""
         took = False
         for row in store.conn.execute(
-            "SELECT seq, message, action, harness FROM events WHERE seq > ? AND kind = ? ORDER BY seq",
+            "SELECT seq, message, action, harness, metadata FROM events WHERE seq > ? AND message IS NOT NULL "
+            "AND (kind = ? OR instr(harness, '\"guards\"') OR instr(metadata, '\"guards\"')) ORDER BY seq",
             (self._event, EventKind.GUARD_VERDICT),
         ):
             self._event, took = row["seq"], True
-            told = {**json.loads(row["harness"]), **json.loads(row["action"])}
-            if row["message"] is not None and told.get("item"):
-                self._items[str(told["item"])].add(row["message"])
+            for part in ("harness", "action", "metadata"):
+                told = json.loads(row[part])
+                for each in (told, *(told.get("guards") or [])):
+                    if isinstance(each, dict) and each.get("item"):
+                        self._items[str(each["item"])].add(row["message"])
         return took
 
     def _take_units(self, store: Store) -> bool:
