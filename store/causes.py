@@ -66,7 +66,9 @@ class Signature:
 
     @classmethod
     def parse(cls, key: str) -> Signature:
-        """The signature of a key."""
+        """The signature of a key; one that was forgotten keeps none of its words."""
+        if key.count("/") < 2:
+            return cls(Cause.UNCLEAR, Violated.UNSAID, "forgotten")
         cause, violated, topic = key.split("/", 2)
         return cls(Cause(cause), Violated(violated), topic)
 
@@ -166,6 +168,13 @@ def topic_of(question: str) -> str:
     """The words a question is about: at most three, the longest first picked, in alphabetical order."""
     words = {word.lower() for word in _WORD.findall(own_words(question)[:400])} - _STOP
     return "-".join(sorted(sorted(words, key=lambda word: (-len(word), word))[:3])) or "something"
+
+
+def keys_of(text: str) -> set[str]:
+    """How keys of signatures end that may hold words of a text: to find them when it is forgotten."""
+    pieces = {text, *re.split(r"[.!?\n。]+", text), *re.findall(r"[\"'“‘]([^\"'”’]+)[\"'”’]", text)}
+    named = {topic_of(piece) for piece in pieces if piece.strip()} - {"something"}
+    return {f"{each}/{topic}" for topic in named for each in (Violated.FACT, Violated.WORDING, Violated.PHRASE)}
 
 
 def text_kind(question: str, reply: str) -> str:

@@ -75,7 +75,6 @@ class Change:
     previous: str | None = None
     run: str | None = None
     adapter: str | None = None
-    body: str = ""
     declined: str | None = None
     undone: str | None = None
     undone_by: By | None = None
@@ -111,12 +110,12 @@ class Change:
         """What it counts for in the next decision on a signature; None while it is not over, or where it says nothing."""
         match self.stage(signature):
             case Stage.HELPED | Stage.FAILED:
-                return Attempt(self.knob, self.verdicts[signature], self.body)
+                return Attempt(self.knob, self.verdicts[signature], self.item or "")
             case Stage.UNDONE:
                 verdict = self.verdicts.get(signature, Verdict.NOT_HELPED)
-                return Attempt(self.knob, verdict, self.body, self.undone_by is By.OWNER)
+                return Attempt(self.knob, verdict, self.item or "", self.undone_by is By.OWNER)
             case Stage.DECLINED:
-                return Attempt(self.knob, Verdict.NOT_HELPED, self.body, by_owner=True)
+                return Attempt(self.knob, Verdict.NOT_HELPED, self.item or "", by_owner=True)
             case _:
                 return None
 
@@ -160,7 +159,7 @@ def unlike(store: Store) -> list[str]:
     return [
         record.id
         for record in _records(store)
-        if record.kind in (CONTROL, ROUND) and remake(record.kind, record.inputs) != record.choice
+        if record.kind in (CONTROL, ROUND) and remake(record.kind, record.inputs) not in (None, record.choice)
     ]
 
 
@@ -287,9 +286,7 @@ def _change(record: Decision) -> Change | None:
         return Change(record, Knob.WEIGHTS, tuple(record.choice["learns"]), record.choice["ask"])
     if action != Action.PROPOSE:
         return None
-    knob = Knob(record.choice["knob"])
-    body = record.inputs["offers"].get(knob, "")
-    return Change(record, knob, (record.inputs["signature"],), record.choice["ask"], body=body)
+    return Change(record, Knob(record.choice["knob"]), (record.inputs["signature"],), record.choice["ask"])
 
 
 def _follow(change: Change, record: Decision) -> None:

@@ -12,7 +12,6 @@ The order of knobs follows measurements of others: memory brought 14.9 %, weight
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 
 from store.causes import Cause, Signature, Violated
 from store.evidence import Count
+from store.quotes import FORGOTTEN
 
 RULES = "control-1"
 """Part of every record: other rules have another name, and records of this one keep being made again by it."""
@@ -30,7 +30,7 @@ MIN_LOW = 0.02
 """The rate that failures must at least have, at the interval's lower end: rarer ones are not worth a change."""
 MIN_EXPOSED = 6
 """Occasions a change must have had before anything is said of it."""
-EVERYTHING = "everything"
+EVERYTHING, NEW = "everything", "new"
 LOCKED_AFTER = 2
 """Times a knob may fail on a signature."""
 
@@ -119,11 +119,11 @@ _NO_KNOB = {
 
 @dataclass(frozen=True)
 class Attempt:
-    """A change that was made for a signature and is over. ``by_owner``: the owner took it back."""
+    """A change that was made for a signature and is over. ``item`` it was; ``by_owner``: the owner took it back."""
 
     knob: Knob
     verdict: Verdict
-    body: str
+    item: str
     by_owner: bool = False
 
     @property
@@ -185,8 +185,9 @@ class World:
 class Inputs:
     """All that a decision on one signature is made from.
 
-    ``offers`` are the bodies that can be proposed, by knob, as hashes; ``samples`` counts what a learning run could be
-    made of. ``excluded`` is for the reader: no rule looks at it.
+    ``offers`` are what can be proposed, by knob: the item that says the same already, or `NEW`. No words and no hashes of
+    them, which would outlive what is forgotten. ``samples`` counts what a learning run could be made of. ``excluded`` is
+    for the reader: no rule looks at it.
     """
 
     signature: Signature
@@ -218,10 +219,10 @@ class Inputs:
             signature=Signature.parse(record["signature"]),
             now=Count.of(record["now"]),
             asked=record["asked"],
-            offers={Knob(knob): body for knob, body in record["offers"].items()},
+            offers={Knob(knob): item for knob, item in record["offers"].items()},
             samples=record["samples"],
             attempts=tuple(
-                Attempt(Knob(each["knob"]), Verdict(each["verdict"]), each["body"], each["by_owner"])
+                Attempt(Knob(each["knob"]), Verdict(each["verdict"]), each["item"], each["by_owner"])
                 for each in record["attempts"]
             ),
             flight=None
@@ -265,11 +266,6 @@ class Choice:
         """As a record holds it."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
-
-
-def body_hash(body: Mapping[str, Any]) -> str:
-    """What a proposal says, as a short hash: to know it again without quoting it."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:16]
 
 
 def verdict(before: Count, after: Count) -> Verdict:
@@ -374,7 +370,7 @@ def _why_not(inputs: Inputs, knob: Knob) -> str | None:
         return None if inputs.samples else "nothing is left to learn from that was not learned already"
     if knob not in inputs.offers:
         return "nothing to propose"
-    if inputs.offers[knob] in {each.body for each in inputs.attempts}:
+    if inputs.offers[knob] in {each.item for each in inputs.attempts}:
         return "the same change was made here before"
     return None
 
@@ -536,8 +532,10 @@ def _left_out(group: Group, unit: str) -> str | None:
     return LOCKED if group.failed >= LOCKED_AFTER else None
 
 
-def remake(kind: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The choice that a record's inputs lead to: what the record must hold."""
+def remake(kind: str, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The choice that a record's inputs lead to: what the record must hold. None where part of them was forgotten."""
+    if FORGOTTEN in json.dumps(inputs, ensure_ascii=False):
+        return None
     if kind == ROUND:
         return decide_round(RoundInputs.of(inputs)).as_dict()
     return decide(Inputs.of(inputs)).as_dict()

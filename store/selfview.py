@@ -117,13 +117,13 @@ def told(store: Store, decision: str) -> Told:
     """
     record = decisions.get(store, decision)
     change = changes.get(store, decision)
-    ours = record.kind in (CONTROL, ROUND)
+    made = control.remake(record.kind, record.inputs) if record.kind in (CONTROL, ROUND) else None
     return Told(
         record,
         change,
         changes.following(store, decision),
         _item(store, change),
-        control.remake(record.kind, record.inputs) == record.choice if ours else None,
+        None if made is None else made == record.choice,
         decisions.broken_at(store),
     )
 

@@ -111,7 +111,7 @@ def approve(store: Store, decision: str) -> Done:
         item = _proposed(store, decision)
         replaced = _held(store, item)
         items.switch(store, item.id, ItemState.ACTIVE, decision)
-        applied(store, decision, By.OWNER, item=item.id, artifact=change.body, rollback_to=replaced)
+        applied(store, decision, By.OWNER, item=item.id, artifact=f"{item.id} v{item.version}", rollback_to=replaced)
         return Done(decision, f"{item.kind} {item.id} holds from the next reply on")
 
 

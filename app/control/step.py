@@ -19,6 +19,7 @@ from store.changes import By, Change, Stage
 from store.control import (
     CONTROL,
     MIN_FAILURES,
+    NEW,
     ROUND,
     Action,
     Choice,
@@ -129,7 +130,7 @@ class Controller:
             signature=signature,
             now=self._evidence.count(signature, since),
             asked=request is not None,
-            offers={knob: control.body_hash(offer.body) for knob, offer in offered.items()},
+            offers={knob: _said_before(store, offer) for knob, offer in offered.items()},
             samples=sum(each.message in waiting for each in found),
             attempts=changes.attempts(known, key),
             flight=None if change is None else self._flight(signature, change),
@@ -214,7 +215,7 @@ class Controller:
                 decision,
                 By.RULE,
                 item=item.id,
-                artifact=control.body_hash(offer.body),
+                artifact=f"{item.id} v{item.version}",
                 rollback_to=held[-1].id if held else None,
             )
         log.info("decision %s: %s %s (%s)", decision, choice.action, item.id, item.state)
@@ -272,6 +273,12 @@ class Controller:
         ).fetchone()
         if row is None or row["why"] != choice.why or choice.held:
             decisions.append(store, ROUND, inputs.as_dict(), choice.as_dict())
+
+
+def _said_before(store: Store, offer: Offer) -> str:
+    """The item of the same topic that says the same, or that there is none."""
+    same = items.versions(store, KINDS[offer.knob], offer.topic)
+    return next((each.id for each in same if each.body == offer.body), NEW)
 
 
 def _says_something(choice: Choice) -> bool:
