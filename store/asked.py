@@ -19,7 +19,8 @@ LONGEST = 240
 
 _SENTENCE = re.compile(r"[^.!?\n。]+[.!?。]*(?=\s|$)|[^\n]+")
 _REMEMBER = re.compile(
-    r"^\W*(?:(?:and|also|please|oh)\W+)*(?:remember|keep in mind|don'?t forget|note|for the record)\b[\s,:]*(?:that\b)?\s*(.+)"
+    r"^\W*(?:(?:and|also|please|oh)\W+)*(?:remember|keep in mind|don'?t forget|note|for the record)\b[\s,:]*"
+    r"(?:that\b)?\s*(.+)"
     r"|^(.+?)[,.]?\s*(?:기억해|기억해\s*(?:줘|두\S*|주\S*)|잊지\s*마\S*)\W*$",
     re.IGNORECASE,
 )

@@ -127,7 +127,9 @@ _KEYWORDS: tuple[tuple[Violated, re.Pattern[str]], ...] = (
     ),
     (
         Violated.HARD_WORDS,
-        re.compile(r"\b(?:simpl\w+|plain (?:words|english)|jargon|everyday words)\b|쉽게|쉬운", re.IGNORECASE),
+        re.compile(
+            r"\b(?:simpl\w+|plain (?:words|english)|jargon|everyday words)\b|쉽게|쉬운", re.IGNORECASE
+        ),
     ),
     (
         Violated.LANGUAGE,
@@ -146,8 +148,8 @@ _KEYWORDS: tuple[tuple[Violated, re.Pattern[str]], ...] = (
     ),
 )
 _OWN_FACT = re.compile(
-    r"\b(?:my\s+[\w\s'’-]{1,40}?\s+(?:is|are|was|were)\s+\S|call me\b|i(?:'m|’m| am)\s+(?:a|an|called|from|based|allergic|"
-    r"vegetarian|vegan|left-handed|\d+)\b|i\s+(?:live|work|was born|moved|study|drive|have a|have two|grew up)\b)"
+    r"\b(?:my\s+[\w\s'’-]{1,40}?\s+(?:is|are|was|were)\s+\S|call me\b|i(?:'m|’m| am)\s+(?:a|an|called|from|based|"
+    r"allergic|vegetarian|vegan|left-handed|\d+)\b|i\s+(?:live|work|was born|moved|study|drive|have a|have two|grew up)\b)"
     r"|(?:내|제|우리)\s*\S{1,12}(?:은|는|이|가)\s|저는\s\S+|나는\s\S+",
     re.IGNORECASE,
 )
@@ -174,7 +176,9 @@ def keys_of(text: str) -> set[str]:
     """How keys of signatures end that may hold words of a text: to find them when it is forgotten."""
     pieces = {text, *re.split(r"[.!?\n。]+", text), *re.findall(r"[\"'“‘]([^\"'”’]+)[\"'”’]", text)}
     named = {topic_of(piece) for piece in pieces if piece.strip()} - {"something"}
-    return {f"{each}/{topic}" for topic in named for each in (Violated.FACT, Violated.WORDING, Violated.PHRASE)}
+    return {
+        f"{each}/{topic}" for topic in named for each in (Violated.FACT, Violated.WORDING, Violated.PHRASE)
+    }
 
 
 def text_kind(question: str, reply: str) -> str:
@@ -182,9 +186,7 @@ def text_kind(question: str, reply: str) -> str:
     return CODE if "```" in reply or "```" in question else PROSE
 
 
-def of_failure(
-    kind: UnitKind, question: str, reply: str, target: str | None, hint: str | None
-) -> Reading:
+def of_failure(kind: UnitKind, question: str, reply: str, target: str | None, hint: str | None) -> Reading:
     """What went wrong with a reply, from what the owner said of it and from the owner's own version of it."""
     words = own_words(hint or "")
     if words:
@@ -239,9 +241,7 @@ def _fact_put_right(reply: str, target: str) -> bool:
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     if matcher.ratio() < 0.5:
         return False
-    changed = [
-        (before[i:j], after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"
-    ]
+    changed = [(before[i:j], after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
     new = [word for _, words in changed for word in words]
     return bool(new) and len(new) <= 4 and all(_CHANGES.search(word) for word in new)
 

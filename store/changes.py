@@ -107,7 +107,7 @@ class Change:
         return Stage.HELPED if found is Verdict.HELPED else Stage.FAILED
 
     def attempt(self, signature: str) -> Attempt | None:
-        """What it counts for in the next decision on a signature; None while it is not over, or where it says nothing."""
+        """What it counts for in the next decision on a signature; None while it is not over or says nothing."""
         match self.stage(signature):
             case Stage.HELPED | Stage.FAILED:
                 return Attempt(self.knob, self.verdicts[signature], self.item or "")
@@ -209,7 +209,7 @@ def record_of(known: Iterable[Change]) -> dict[Knob, tuple[int, int]]:
 
 
 def breakers(known: Sequence[Change], moment: str) -> dict[str, Breaker]:
-    """The breakers at a moment: a knob whose last changes all went wrong waits, twice as long after each further one."""
+    """The breakers at a moment: a knob whose last changes went wrong waits, twice as long after each further one."""
     turns = sorted(turn for change in known for turn in _turns(change))
     state: dict[str, Breaker] = {
         knob: _breaker([(when, good) for when, good, name in turns if name == knob], BREAK_AFTER, moment)
@@ -224,7 +224,11 @@ def trying(known: Iterable[Change]) -> tuple[str, ...]:
     unfinished = (Stage.RUNNING, Stage.TRYING)
     return tuple(
         sorted(
-            {change.knob for change in known if any(change.stage(each) in unfinished for each in change.signatures)}
+            {
+                change.knob
+                for change in known
+                if any(change.stage(each) in unfinished for each in change.signatures)
+            }
         )
     )
 

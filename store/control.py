@@ -97,9 +97,7 @@ RISK: Mapping[Knob, str] = {
     Knob.GUARD: "medium: a good reply may be changed",
     Knob.WEIGHTS: "high: every reply may change; the gate tests it first",
 }
-CHECKABLE = frozenset(
-    {Violated.TOO_LONG, Violated.LIST, Violated.FORMAT, Violated.PHRASE, Violated.LANGUAGE}
-)
+CHECKABLE = frozenset({Violated.TOO_LONG, Violated.LIST, Violated.FORMAT, Violated.PHRASE, Violated.LANGUAGE})
 """What code can see in a reply."""
 
 _SAID, _SHOWN = True, False
@@ -185,9 +183,9 @@ class World:
 class Inputs:
     """All that a decision on one signature is made from.
 
-    ``offers`` are what can be proposed, by knob: the item that says the same already, or `NEW`. No words and no hashes of
-    them, which would outlive what is forgotten. ``samples`` counts what a learning run could be made of. ``excluded`` is
-    for the reader: no rule looks at it.
+    ``offers`` are what can be proposed, by knob: the item that says the same already, or `NEW`; no words and no hashes
+    of them, which would outlive what is forgotten. ``samples`` counts what a learning run could be made of.
+    ``excluded`` is for the reader: no rule looks at it.
     """
 
     signature: Signature
@@ -324,7 +322,8 @@ def _in_flight(flight: Flight, world: World) -> Choice:
             Action.NOTHING, f"decision {flight.decision} waits for the owner's word", target=flight.decision
         )
     found = verdict(flight.before, flight.after)
-    seen = f"{flight.after.failures} of {flight.after.steps} replies failed with it, {flight.before.failures} of {flight.before.steps} before"
+    after, before = flight.after, flight.before
+    seen = f"{after.failures} of {after.steps} replies failed with it, {before.failures} of {before.steps} before"
     if found is Verdict.WORSE or (found is Verdict.NOT_HELPED and flight.knob.is_context):
         # Frozen stops new changes; taking a bad one back is no new change, but the owner said that nothing moves.
         if world.frozen:
@@ -343,7 +342,9 @@ def _lacking(now: Count) -> str | None:
         )
     low, high = now.interval
     if low < MIN_LOW:
-        return f"too rare to be worth a change: {now.failures} of {now.steps} replies ({low:.1%} to {high:.1%})"
+        return (
+            f"too rare to be worth a change: {now.failures} of {now.steps} replies ({low:.1%} to {high:.1%})"
+        )
     return None
 
 
@@ -354,9 +355,7 @@ def _candidates(inputs: Inputs) -> list[Candidate]:
         if knob is Knob.GUARD and inputs.signature.violated not in CHECKABLE:
             continue
         cost = COST[knob] + (GUESSED if knob.is_context and not said else 0)
-        found.append(
-            Candidate(knob, cost, RISK[knob], inputs.world.confidence(knob), _why_not(inputs, knob))
-        )
+        found.append(Candidate(knob, cost, RISK[knob], inputs.world.confidence(knob), _why_not(inputs, knob)))
     return sorted(found, key=lambda each: (_failed(inputs, each.knob), each.cost))
 
 
@@ -516,7 +515,9 @@ def decide_round(inputs: RoundInputs) -> RoundChoice:
     if waits is not None:
         return RoundChoice(Action.NOTHING, waits)
     if not left and not inputs.unjudged:
-        return RoundChoice(Action.NOTHING, "nothing is left to learn that another knob did not take over", held=held)
+        return RoundChoice(
+            Action.NOTHING, "nothing is left to learn that another knob did not take over", held=held
+        )
     ask = world.approval(Knob.WEIGHTS) is Approval.ASK
     why = f"{left} new lessons, due by {inputs.trigger}" if left else "messages that nobody has looked at yet"
     return RoundChoice(Action.TRAIN, why, ask, tuple(learns), held)
@@ -559,4 +560,3 @@ _DESCRIBED: Mapping[Violated, str] = {
     Violated.WORDING: "wording ({topic})",
     Violated.UNSAID: "something nobody has named ({topic})",
 }
-

@@ -371,4 +371,3 @@ def of(store: Store) -> Evidence:
     evidence = Evidence()
     evidence.update(store)
     return evidence
-

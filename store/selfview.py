@@ -155,9 +155,7 @@ def confidence(change: Change) -> float:
     return control.world_of(record.inputs["world"]).confidence(change.knob)
 
 
-def _weakness(
-    store: Store, seen: evidence.Evidence, known: list[Change], signature: Signature
-) -> Weakness:
+def _weakness(store: Store, seen: evidence.Evidence, known: list[Change], signature: Signature) -> Weakness:
     change = changes.open_for(known, signature.key)
     if change is not None:
         plan = f"trying {change.knob} ({change.decision.id})"

@@ -111,7 +111,14 @@ def approve(store: Store, decision: str) -> Done:
         item = _proposed(store, decision)
         replaced = _held(store, item)
         items.switch(store, item.id, ItemState.ACTIVE, decision)
-        applied(store, decision, By.OWNER, item=item.id, artifact=f"{item.id} v{item.version}", rollback_to=replaced)
+        applied(
+            store,
+            decision,
+            By.OWNER,
+            item=item.id,
+            artifact=f"{item.id} v{item.version}",
+            rollback_to=replaced,
+        )
         return Done(decision, f"{item.kind} {item.id} holds from the next reply on")
 
 
@@ -126,9 +133,7 @@ def decline(store: Store, decision: str) -> Done:
         change = _waiting(store, decision)
         if change.knob.is_context:
             items.switch(store, _proposed(store, decision).id, ItemState.RETIRED, decision)
-        decisions.append(
-            store, DECLINED, {"decision": decision}, {"action": "decline", "by": By.OWNER}
-        )
+        decisions.append(store, DECLINED, {"decision": decision}, {"action": "decline", "by": By.OWNER})
         return Done(decision, "it will not be done, nor proposed again")
 
 
@@ -148,10 +153,8 @@ def undo(store: Store, decision: str) -> Done:
             raise UsageError(f"decision {decision} changed nothing, so there is nothing to undo")
         if change.undone is not None or change.declined is not None:
             raise UsageError(f"decision {decision} was taken back already")
-        if change.knob.is_context:
-            said = take_back(store, change, ItemState.OFF)
-        else:
-            said = _take_back_round(store, change)
+        context = change.knob.is_context
+        said = take_back(store, change, ItemState.OFF) if context else _take_back_round(store, change)
         note_undone(store, change, By.OWNER)
         return Done(decision, said)
 
@@ -238,7 +241,9 @@ def _take_back_round(store: Store, change: Change) -> str:
     if change.run is None:
         raise UsageError(f"decision {change.decision.id} was not carried out")
     if change.adapter is None:
-        raise UsageError(f"its learning run {change.run} has brought nothing live, so there is nothing to undo")
+        raise UsageError(
+            f"its learning run {change.run} has brought nothing live, so there is nothing to undo"
+        )
     said = take_back_adapter(store, change)
     if said is None:
         raise UsageError(f"adapter {change.adapter} does not serve: `mynah adapters list` shows what does")

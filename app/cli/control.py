@@ -20,6 +20,12 @@ from store.decisions import Decision
 from store.selfview import SelfView, Told, Trial
 from store.steering import Done
 
+_AGAIN = {
+    True: "it comes out the same when it is made again",
+    False: "it does NOT follow from its inputs",
+    None: "part of its inputs was forgotten",
+}
+
 _decision = click.argument("decision", metavar="ID")
 
 
@@ -33,7 +39,9 @@ def status(as_json: bool) -> None:
 
 @click.command()
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
-@click.option("--verify", is_flag=True, help="Check that no record was changed, and make every decision again.")
+@click.option(
+    "--verify", is_flag=True, help="Check that no record was changed, and make every decision again."
+)
 @json_option
 def decisions(limit: int, verify: bool, as_json: bool) -> None:
     """List what was decided, newest first."""
@@ -163,7 +171,7 @@ def _rate(count: dict[str, Any]) -> str:
 def _excluded(excluded: dict[str, int]) -> str:
     if not excluded:
         return ""
-    return f"; not counted: {', '.join(f'{n} {name.replace('_', ' ')}' for name, n in excluded.items())}"
+    return "; not counted: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in excluded.items())
 
 
 def _why_lines(told: Told) -> Iterator[str]:
@@ -175,13 +183,7 @@ def _why_lines(told: Told) -> Iterator[str]:
     yield f"choice    {_choice(choice)}"
     if reason := choice.get("why") or choice.get("reason"):
         yield f"because   {reason}"
-    if now := inputs.get("now"):
-        yield (
-            f"counted   {now['failures']} of {now['steps']} replies in {now['conversations']} conversations, "
-            f"{now['low']:.1%} to {now['high']:.1%} at 95 %"
-        )
-    if excluded := inputs.get("excluded"):
-        yield f"excluded {_excluded(excluded).removeprefix('; not counted:')}"
+    yield from _counted(inputs)
     for each in choice.get("candidates", []):
         verdict = "chosen" if each["why_not"] is None else f"not: {each['why_not']}"
         yield (
@@ -198,12 +200,21 @@ def _why_lines(told: Told) -> Iterator[str]:
     if told.change is not None and (target := _rollback(told.change)):
         yield f"undo      `mynah undo {record.id}` {target}"
     if rules := inputs.get("rules"):
-        again = {True: "comes out the same when made again", False: "does NOT follow from its inputs"}
-        yield f"rules     {rules}; {again.get(told.remade, 'part of its inputs was forgotten')}"
+        yield f"rules     {rules}; {_AGAIN[told.remade]}"
         if rules != RULES:
             yield f"          (the rules are {RULES} by now)"
     if told.fault is not None:
         yield f"FAULT     record {told.fault} of the log was changed after it was written"
+
+
+def _counted(inputs: dict[str, Any]) -> Iterator[str]:
+    if now := inputs.get("now"):
+        yield (
+            f"counted   {now['failures']} of {now['steps']} replies in {now['conversations']} conversations, "
+            f"{now['low']:.1%} to {now['high']:.1%} at 95 %"
+        )
+    if excluded := inputs.get("excluded"):
+        yield f"excluded {_excluded(excluded).removeprefix('; not counted:')}"
 
 
 def _choice(choice: dict[str, Any]) -> str:

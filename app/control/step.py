@@ -64,7 +64,7 @@ class Controller:
                 self._one(store, signature)
 
     def request(self, store: Store, trigger: Trigger) -> Run | None:
-        """Ask for the learning run that is due, leaving out what another knob has taken over; None where none may be."""
+        """Ask for the run that is due, without what another knob has taken over; None where there may be none."""
         self._evidence.update(store)
         known = changes.changes(store)
         inputs = self._round_inputs(store, known, trigger)
@@ -74,9 +74,7 @@ class Controller:
             if choice.action is not Action.TRAIN:
                 self._record_round(store, inputs, choice)
                 return None
-            waiting = any(
-                each.knob is Knob.WEIGHTS and each.stage("") is Stage.WAITING for each in known
-            )
+            waiting = any(each.knob is Knob.WEIGHTS and each.stage("") is Stage.WAITING for each in known)
             if choice.ask and waiting:
                 return None
             decision = decisions.append(store, ROUND, inputs.as_dict(), choice.as_dict())
@@ -173,7 +171,9 @@ class Controller:
         flight = inputs.flight
         assert flight is not None
         found = control.verdict(flight.before, flight.after)
-        held_back = choice.action is not Action.ROLLBACK and flight.knob.is_context and found is not Verdict.HELPED
+        held_back = (
+            choice.action is not Action.ROLLBACK and flight.knob.is_context and found is not Verdict.HELPED
+        )
         if not flight.applied or change.applied is None or found is Verdict.TOO_EARLY or held_back:
             return
         seen = {"before": flight.before.as_dict(), "after": flight.after.as_dict(), "rules": inputs.rules}
@@ -185,15 +185,15 @@ class Controller:
                 steering.take_back_adapter(store, change)
         self._again = True
 
-    def _propose(
-        self, store: Store, inputs: Inputs, choice: Choice, offered: dict[Knob, Offer]
-    ) -> None:
+    def _propose(self, store: Store, inputs: Inputs, choice: Choice, offered: dict[Knob, Offer]) -> None:
         assert choice.knob is not None
         offer = offered[choice.knob]
         kind = KINDS[choice.knob]
         try:
             decision = decisions.append(store, CONTROL, inputs.as_dict(), choice.as_dict())
-            held = [each for each in items.versions(store, kind, offer.topic) if each.state is ItemState.ACTIVE]
+            held = [
+                each for each in items.versions(store, kind, offer.topic) if each.state is ItemState.ACTIVE
+            ]
             item = items.add(
                 store,
                 kind,
@@ -208,7 +208,7 @@ class Controller:
             # The record goes with the transaction; the next look tries what is left.
             self._refused.add((inputs.signature, choice.knob))
             self._again = True
-            raise MynahError(f"{kind} for {inputs.signature.key}: {error}") from error
+            raise MynahError(f"the {kind} could not be added: {error}") from error
         if not choice.ask:
             steering.applied(
                 store,
@@ -248,12 +248,12 @@ class Controller:
             return Group(None, names, faults=faults)
         context = [each for each in known if signature.key in each.signatures and each.knob.is_context]
         holding = [
-            each for each in context if each.stage(signature.key) in (Stage.TRYING, Stage.HELPED, Stage.FAILED)
+            each
+            for each in context
+            if each.stage(signature.key) in (Stage.TRYING, Stage.HELPED, Stage.FAILED)
         ]
         last = max((each.applied for each in holding if each.applied is not None), default="")
-        old = {
-            each.unit for each in self._evidence.failures(signature) if last and each.created <= last
-        }
+        old = {each.unit for each in self._evidence.failures(signature) if last and each.created <= last}
         tried = changes.attempts(known, signature.key)
         return Group(
             signature.key,
