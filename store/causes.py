@@ -149,7 +149,8 @@ _KEYWORDS: tuple[tuple[Violated, re.Pattern[str]], ...] = (
 )
 _OWN_FACT = re.compile(
     r"\b(?:my\s+[\w\s'’-]{1,40}?\s+(?:is|are|was|were)\s+\S|call me\b|i(?:'m|’m| am)\s+(?:a|an|called|from|based|"
-    r"allergic|vegetarian|vegan|left-handed|\d+)\b|i\s+(?:live|work|was born|moved|study|drive|have a|have two|grew up)\b)"
+    r"allergic|vegetarian|vegan|left-handed|\d+)\b"
+    r"|i\s+(?:live|work|was born|moved|study|drive|have a|have two|grew up)\b)"
     r"|(?:내|제|우리)\s*\S{1,12}(?:은|는|이|가)\s|저는\s\S+|나는\s\S+",
     re.IGNORECASE,
 )
