@@ -438,12 +438,17 @@ class Group:
 
 @dataclass(frozen=True)
 class RoundInputs:
-    """All that the decision on an automatic learning run is made from."""
+    """All that the decision on an automatic learning run is made from.
+
+    ``fresh`` are the lessons that no run has tried, of which there must be ``needed``.
+    """
 
     trigger: str
     groups: tuple[Group, ...]
     unjudged: int
     world: World
+    fresh: tuple[str, ...] = ()
+    needed: int = 0
     rules: str = RULES
 
     def as_dict(self) -> dict[str, Any]:
@@ -465,7 +470,15 @@ class RoundInputs:
             )
             for each in record["groups"]
         )
-        return cls(record["trigger"], groups, record["unjudged"], world_of(record["world"]), record["rules"])
+        return cls(
+            record["trigger"],
+            groups,
+            record["unjudged"],
+            world_of(record["world"]),
+            tuple(record["fresh"]),
+            record["needed"],
+            record["rules"],
+        )
 
 
 STALE = "an instruction, a memory or a guard took this over"
@@ -518,6 +531,9 @@ def decide_round(inputs: RoundInputs) -> RoundChoice:
         return RoundChoice(
             Action.NOTHING, "nothing is left to learn that another knob did not take over", held=held
         )
+    left_fresh = sum(unit not in held for unit in inputs.fresh)
+    if left_fresh < inputs.needed:
+        return RoundChoice(Action.NOTHING, f"{left_fresh} of {inputs.needed} new lessons are left to learn", held=held)
     ask = world.approval(Knob.WEIGHTS) is Approval.ASK
     why = f"{left} new lessons, due by {inputs.trigger}" if left else "messages that nobody has looked at yet"
     return RoundChoice(Action.TRAIN, why, ask, tuple(learns), held)

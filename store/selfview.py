@@ -168,6 +168,8 @@ def _weakness(store: Store, seen: evidence.Evidence, known: list[Change], signat
 
 def _plan(store: Store, signature: Signature) -> str:
     last = changes.last_of(store, signature.key)
+    if last is not None and last.choice["action"] == Action.TRAIN:
+        return "left to the next learning run"
     if last is None or last.choice["action"] not in (Action.GIVE_UP, Action.NOTHING):
         return "looking on"
     return str(last.choice["why"])

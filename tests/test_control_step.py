@@ -379,7 +379,7 @@ def test_a_changed_record_is_detected(desk: Desk) -> None:
 def test_a_rejected_run_opens_the_breaker_after_three(desk: Desk) -> None:
     for number in range(4):
         corrected(desk.store, f"Question {number}?", "It goes up.", f"Up it climbs {number}.")
-        run = desk.controller.request(desk.host, Trigger.ENOUGH_UNITS)
+        run = desk.controller.request(desk.host, Trigger.IDLE)
         if number == 3:
             assert run is None
             break

@@ -13,7 +13,7 @@ from collections import defaultdict
 
 from app.control import offers
 from app.control.offers import KINDS, Offer
-from store import changes, control, decisions, ids, items, runs, steering, units
+from store import changes, control, decisions, ids, items, runs, settings, steering, units
 from store.causes import Signature
 from store.changes import By, Change, Stage
 from store.control import (
@@ -107,7 +107,7 @@ class Controller:
                 self._conclude(store, change, inputs, choice)
             if choice.action is Action.PROPOSE:
                 self._propose(store, inputs, choice, offered)
-            elif choice.action is not Action.TRAIN and _says_something(choice):
+            elif _says_something(choice):
                 self._record(store, inputs, choice)
 
     def _inputs(
@@ -224,7 +224,8 @@ class Controller:
     def _record(store: Store, inputs: Inputs, choice: Choice) -> None:
         last = changes.last_of(store, inputs.signature.key)
         made = choice.as_dict()
-        same = ("action", "knob", "target", "why")
+        # What is left to the next run stays so while its counts grow.
+        same = ("action", "knob", "target", *(() if choice.action is Action.TRAIN else ("why",)))
         if last is None or any(last.choice[name] != made[name] for name in same):
             decisions.append(store, CONTROL, inputs.as_dict(), made)
 
@@ -239,7 +240,10 @@ class Controller:
             for signature, waiting in sorted(by_signature.items(), key=lambda pair: str(pair[0]))
         )
         world = steering.world(store, known, ids.now())
-        return RoundInputs(str(trigger), groups, len(units.unjudged(store, 1)), world)
+        # A run that was due for its number of lessons waits for others, where these are not to be learned.
+        needed = int(settings.get(store, settings.MIN_UNITS)) if trigger is Trigger.ENOUGH_UNITS else 0
+        fresh = tuple(unit.id for unit in units.fresh(store))
+        return RoundInputs(str(trigger), groups, len(units.unjudged(store, 1)), world, fresh, needed)
 
     def _group(self, known: list[Change], signature: Signature | None, waiting: list[units.Unit]) -> Group:
         names = tuple(unit.id for unit in waiting)
