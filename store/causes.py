@@ -182,9 +182,9 @@ def keys_of(text: str) -> set[str]:
     }
 
 
-def text_kind(question: str, reply: str) -> str:
-    """Whether an exchange is about code or prose: what is too long in one may be right in the other."""
-    return CODE if "```" in reply or "```" in question else PROSE
+def text_kind(reply: str) -> str:
+    """Whether a reply is code or prose: what is too long in one may be right in the other."""
+    return CODE if "```" in reply else PROSE
 
 
 def of_failure(kind: UnitKind, question: str, reply: str, target: str | None, hint: str | None) -> Reading:
@@ -198,12 +198,12 @@ def of_failure(kind: UnitKind, question: str, reply: str, target: str | None, hi
         return _of_correction(question, reply, target)
     if words and kind is UnitKind.THUMB_DOWN:
         return Reading(Signature(Cause.RULE, Violated.WORDING, topic_of(words)), words)
-    return Reading(Signature(Cause.UNCLEAR, Violated.UNSAID, text_kind(question, reply)))
+    return Reading(Signature(Cause.UNCLEAR, Violated.UNSAID, text_kind(reply)))
 
 
 def of_words(words: str, question: str = "", reply: str = "") -> Reading | None:
     """What the owner's words ask for; None where they name nothing."""
-    place = text_kind(question, reply)
+    place = text_kind(reply)
     reason = _HINTS.get(words)
     if reason is Reason.WRONG:
         return Reading(Signature(Cause.UNKNOWN_FACT, Violated.FACT, topic_of(question)))
@@ -224,7 +224,7 @@ def of_words(words: str, question: str = "", reply: str = "") -> Reading | None:
 
 
 def _of_correction(question: str, reply: str, target: str) -> Reading:
-    place = text_kind(question, reply)
+    place = text_kind(reply)
     if place == PROSE and _fact_put_right(reply, target):
         cause = Cause.OWN_FACT if _MINE.search(question) else Cause.WORLD_FACT
         return Reading(Signature(cause, Violated.FACT, topic_of(question)), target)

@@ -19,13 +19,18 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from store import asked, causes, failures, units
+from store import asked, causes, units
 from store.causes import Reading, Signature
 from store.db import Store
 from store.types import ErrorClass, EventKind, MessageStatus, Role, UnitKind, UnitState
 
 Z = 1.959964
+REQUESTS_LAST = timedelta(days=1)
+"""A standing request that nobody acted on within a day is not dug out of a history any more."""
+TOPICS_LAST = 20_000
+"""Messages, the newest, of whose questions it is known what they are about: that matters for the newest occasions."""
 WINDOW = 200
 """Occasions that a rate is read from, the newest: what was long ago says little about what to change now."""
 
@@ -38,6 +43,7 @@ _NOTICE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LONGEST_NOTICE = 200
+_ENDED = frozenset({MessageStatus.COMPLETE.value, MessageStatus.STOPPED.value})
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,7 @@ class Evidence:
         self._invalid: dict[str, str] = {}
         self.requests: list[Request] = []
         self.units_of_faults: dict[str, str] = {}
+        self._touched_signatures: set[Signature] = set()
 
     @property
     def steps(self) -> int:
@@ -149,6 +156,12 @@ class Evidence:
         """Every signature that has a failure or a request, in order."""
         asked_for = {request.signature for request in self.requests}
         return sorted({signature for signature, found in self._failures.items() if found} | asked_for)
+
+    def touched(self) -> list[Signature]:
+        """The signatures that something new was said of since this was last asked, in order."""
+        found = sorted(self._touched_signatures)
+        self._touched_signatures.clear()
+        return found
 
     @property
     def excluded(self) -> dict[str, int]:
@@ -212,6 +225,16 @@ class Evidence:
 
     def update(self, store: Store) -> bool:
         """Take in what is new; whether anything was."""
+        if store.conn.in_transaction:
+            return self._update(store)
+        # One moment of the store, or a reply that comes in between is counted twice or not at all.
+        store.conn.execute("BEGIN")
+        try:
+            return self._update(store)
+        finally:
+            store.conn.execute("COMMIT")
+
+    def _update(self, store: Store) -> bool:
         total, newest = store.conn.execute(
             "SELECT (SELECT count(*) FROM messages), (SELECT coalesce(max(rowid), 0) FROM messages)"
         ).fetchone()
@@ -229,27 +252,30 @@ class Evidence:
     def _take_messages(self, store: Store) -> bool:
         columns = (
             "SELECT m.rowid, m.id, m.conversation, m.created, m.role, m.status, m.error_class, m.base_hash, m.adapter, "
-            "m.context_items, instr(m.text, '```') + instr(coalesce(q.text, ''), '```') AS fenced, "
-            f"substr(m.text, 1, {_LONGEST_NOTICE + 1}), "
-            "CASE WHEN m.role = 'user' THEN m.text ELSE substr(q.text, 1, 400) END AS question "
-            "FROM messages AS m LEFT JOIN messages AS q ON q.id = m.parent WHERE "
+            f"m.context_items, instr(m.text, '```'), CASE WHEN length(m.text) <= {_LONGEST_NOTICE} OR m.role = 'user' "
+            "THEN m.text END, substr(q.text, 1, 400) "
+            "FROM messages AS m LEFT JOIN messages AS q ON q.id = m.parent AND m.rowid > ? "
+            "WHERE (m.role = 'assistant' OR (m.role = 'user' AND m.created > ?)) AND "
         )
-        again = sorted(self._open)
-        self._open.clear()
+        newest = store.conn.execute("SELECT coalesce(max(rowid), 0) FROM messages").fetchone()[0]
+        recent = (datetime.now(UTC) - REQUESTS_LAST).isoformat(timespec="microseconds")
+        spans: list[tuple[str, int | str]] = [("m.rowid > ?", self._message)]
+        if self._open:
+            spans.insert(0, ("m.rowid IN (SELECT value FROM json_each(?))", json.dumps(sorted(self._open))))
+            self._open.clear()
         took = False
-        for clause, values in (
-            ("m.rowid IN (SELECT value FROM json_each(?))", (json.dumps(again),)),
-            ("m.rowid > ?", (self._message,)),
-        ):
-            if clause.startswith("m.rowid IN") and not again:
-                continue
-            for row in store.conn.execute(columns + clause + " ORDER BY m.rowid", values):
+        for clause, value in spans:
+            found = store.conn.execute(
+                f"{columns} {clause} AND m.rowid <= ? ORDER BY m.rowid",
+                (newest - TOPICS_LAST, recent, value, newest),
+            )
+            for row in found:
                 took = True
-                self._message = max(self._message, row[0])
-                if row[4] == Role.ASSISTANT:
-                    self._take_reply(row)
-                elif row[4] == Role.USER:
+                if row[4] == Role.USER:
                     self._take_request(store, row)
+                else:
+                    self._take_reply(row)
+        self._message = max(self._message, newest)
         return took
 
     def _take_reply(self, row: sqlite3.Row) -> None:
@@ -260,12 +286,10 @@ class Evidence:
         if base is None:
             self._broken[message] = ELSEWHERE
             return
-        if status not in (MessageStatus.COMPLETE, MessageStatus.STOPPED) or not failures.counts_as_quality(
-            ErrorClass(error) if error else None
-        ):
+        if error or status not in _ENDED:
             self._broken[message] = error or ErrorClass.UNKNOWN.value
             return
-        if fault_notice(text):
+        if text is not None and fault_notice(text):
             self._broken[message] = FAULT_NOTICE
             return
         place = len(self._created)
@@ -276,16 +300,18 @@ class Evidence:
         self._place[message] = place
         self._all.append(place)
         self._by_kind[causes.CODE if fenced else causes.PROSE].append(place)
-        self._by_topic[causes.topic_of(question or "")].append(place)
+        if question is not None:
+            self._by_topic[causes.topic_of(question)].append(place)
         if items and items != "[]":
             for item in json.loads(items):
                 self._items[item].add(message)
 
     def _take_request(self, store: Store, row: sqlite3.Row) -> None:
-        found = asked.standing(row[12] or "")
+        found = asked.standing(row[11] or "")
         if found is None or found.reading.said is None or not self._may_ask(store, row[1], row[2]):
             return
         said = found.reading.said
+        self._touched_signatures.add(found.reading.signature)
         self.requests.append(Request(found.reading.signature, said, row[1], found.span, row[3]))
 
     @staticmethod
@@ -334,6 +360,7 @@ class Evidence:
         before = self._signature.pop(message, None)
         if before is not None:
             self._failures[before].pop(message, None)
+            self._touched_signatures.add(before)
         self._invalid.pop(message, None)
         place = self._place.get(message)
         why = _unusable(row)
@@ -345,6 +372,7 @@ class Evidence:
             return
         reading = self._read(row, kind)
         self._signature[message] = reading.signature
+        self._touched_signatures.add(reading.signature)
         self._failures[reading.signature][message] = Failure(
             place, message, row["conversation"], self._created[place], row["id"], reading.said
         )

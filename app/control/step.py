@@ -9,6 +9,7 @@ which nothing stands a thousand times is read by nobody.
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 
 from app.control import offers
@@ -40,6 +41,8 @@ from store.types import ItemState, Trigger
 
 log = logging.getLogger("mynah.host")
 
+EVERYTHING_SECONDS = 60.0
+
 
 class Controller:
     """Decides for one home. For one thread, as its store is."""
@@ -48,7 +51,9 @@ class Controller:
         self._evidence = Evidence()
         self._version = -1
         self._again = True
+        self._everything = 0.0
         self._refused: set[tuple[Signature, Knob]] = set()
+        self._left: set[Signature] = set()
 
     def look(self, store: Store) -> None:
         """Take in what is new, and do what follows from it."""
@@ -59,7 +64,7 @@ class Controller:
         self._version, self._again = version, False
         if not self._evidence.update(store) and not forced:
             return
-        for signature in self._evidence.signatures:
+        for signature in self._to_look_at(store):
             if self._worth_a_look(store, signature):
                 self._one(store, signature)
 
@@ -86,6 +91,22 @@ class Controller:
             return run
 
     # One signature
+
+    def _to_look_at(self, store: Store) -> list[Signature]:
+        """What something was said of, and what is being tried; now and then all, since waits and limits run out."""
+        touched = self._evidence.touched()
+        now = time.monotonic()
+        if now >= self._everything:
+            self._everything = now + EVERYTHING_SECONDS
+            return self._evidence.signatures
+        trying = {
+            Signature.parse(key)
+            for change in changes.changes(store)
+            for key in change.signatures
+            if change.stage(key) in (Stage.TRYING, Stage.WAITING, Stage.RUNNING)
+        }
+        again, self._left = self._left, set()
+        return sorted({*touched, *trying, *again})
 
     def _worth_a_look(self, store: Store, signature: Signature) -> bool:
         """Most signatures have a failure or two and nothing to be decided."""
@@ -178,6 +199,7 @@ class Controller:
             return
         seen = {"before": flight.before.as_dict(), "after": flight.after.as_dict(), "rules": inputs.rules}
         steering.conclude(store, change, inputs.signature.key, found, seen)
+        self._left.add(inputs.signature)
         if choice.action is Action.ROLLBACK:
             if change.knob.is_context:
                 steering.take_back(store, change, ItemState.RETIRED)
@@ -207,6 +229,7 @@ class Controller:
         except MynahError as error:
             # The record goes with the transaction; the next look tries what is left.
             self._refused.add((inputs.signature, choice.knob))
+            self._left.add(inputs.signature)
             self._again = True
             raise MynahError(f"the {kind} could not be added: {error}") from error
         if not choice.ask:
