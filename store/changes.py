@@ -23,9 +23,9 @@ from store.control import (
     Breaker,
     Knob,
     Verdict,
-    remake,
 )
 from store.db import Store
+from store.deciding import remake
 from store.decisions import Decision
 from store.errors import NotFound
 from store.evidence import Count

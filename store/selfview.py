@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from store import changes, control, decisions, evidence, ids, items, steering
+from store import changes, control, deciding, decisions, evidence, ids, items, steering
 from store.causes import Signature
 from store.changes import Change, Stage
 from store.control import CONTROL, ROUND, Action, Breaker, Knob, Verdict
@@ -117,7 +117,7 @@ def told(store: Store, decision: str) -> Told:
     """
     record = decisions.get(store, decision)
     change = changes.get(store, decision)
-    made = control.remake(record.kind, record.inputs) if record.kind in (CONTROL, ROUND) else None
+    made = deciding.remake(record.kind, record.inputs) if record.kind in (CONTROL, ROUND) else None
     return Told(
         record,
         change,
@@ -163,7 +163,7 @@ def _weakness(store: Store, seen: evidence.Evidence, known: list[Change], signat
             plan = f"{change.knob} waits for your word ({change.decision.id})"
     else:
         plan = _plan(store, signature)
-    return Weakness(signature.key, control.describe(signature), seen.count(signature), plan)
+    return Weakness(signature.key, deciding.describe(signature), seen.count(signature), plan)
 
 
 def _plan(store: Store, signature: Signature) -> str:
@@ -184,7 +184,7 @@ def _trials(change: Change) -> list[Trial]:
                 change.decision.id,
                 change.decision.created,
                 change.knob,
-                control.describe(Signature.parse(key)) if key else "lessons of many kinds",
+                deciding.describe(Signature.parse(key)) if key else "lessons of many kinds",
                 change.stage(key),
                 confidence(change),
                 outcome.get("before"),

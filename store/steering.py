@@ -13,8 +13,9 @@ from typing import Any
 
 from store import adapters, changes, decisions, ids, items, runs, settings, units
 from store.changes import APPLIED, DECLINED, FREEZE, OUTCOME, UNDONE, By, Change, Stage
-from store.control import BUSY, LOCKED, STALE, Action, Approval, Knob, Verdict, World
+from store.control import Action, Approval, Knob, Verdict, World
 from store.db import Store
+from store.deciding import BUSY, LOCKED, STALE
 from store.decisions import Decision
 from store.errors import UsageError
 from store.types import ItemState, Trigger, UnitState

@@ -15,6 +15,7 @@ from store.types import ErrorClass
 from tests.cli_helpers import Mynah, runner
 from tests.people import disliked, faulty
 
+CHEAPER = "helps 50% of the time; not: instruction is cheaper and not yet shown not to help"
 SHORTER = "Answer in one or two short sentences."
 
 
@@ -51,10 +52,8 @@ def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, sto
         "counted   3 of 3 replies in 3 conversations, 43.9% to 100.0% at 95 %",
         "excluded  1 timeout",
         "possible  instruction, cost 2, low: every reply reads one line more; helps 50% of the time; chosen",
-        "possible  guard, cost 3, medium: a good reply may be changed; helps 50% of the time; "
-        "not: instruction is cheaper and not yet shown not to help",
-        "possible  weights, cost 4, high: every reply may change; the gate tests it first; helps 50% of the time; "
-        "not: instruction is cheaper and not yet shown not to help",
+        f"possible  guard, cost 3, medium: a good reply may be changed; {CHEAPER}",
+        f"possible  weights, cost 4, high: every reply may change; the gate tests it first; {CHEAPER}",
         f"item      instruction {item} v1, active: {SHORTER}",
         f"applied   apply {item} by rule, TIME",
         f"undo      `mynah undo {decision}` switches {item} off",
@@ -93,7 +92,10 @@ def test_what_waits_is_approved_or_declined(mynah: Mynah, store: Store) -> None:
     decision = decide(store)
     assert f"waits for your word ({decision})" in mynah("status").out
     ran = mynah("approve", decision)
-    assert (ran.code, ran.out) == (0, f"instruction {items.active(store)[0].id} holds from the next reply on\n")
+    assert (ran.code, ran.out) == (
+        0,
+        f"instruction {items.active(store)[0].id} holds from the next reply on\n",
+    )
     refused = mynah("decline", decision)
     assert refused.code == 2
     assert "does not wait for your word any more: it is trying" in refused.err

@@ -9,17 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import control
 from store.causes import Cause, Signature, Violated
 from store.control import (
-    BUSY,
     CONTROL,
     EVERYTHING,
-    FAULT,
-    LOCKED,
     NEW,
     ROUND,
-    STALE,
     Action,
     Approval,
     Attempt,
@@ -31,10 +26,8 @@ from store.control import (
     RoundInputs,
     Verdict,
     World,
-    decide,
-    decide_round,
-    verdict,
 )
+from store.deciding import BUSY, FAULT, LOCKED, STALE, decide, decide_round, remake, verdict
 from store.evidence import Count, wilson
 
 RULE = Signature(Cause.RULE, Violated.TOO_LONG, "prose")
@@ -87,6 +80,7 @@ def test_one_request_in_so_many_words_is_enough() -> None:
 def test_the_ladder_goes_up_only_after_a_failure_and_ends_in_words() -> None:
     tried: tuple[Attempt, ...] = ()
     order = []
+    choice = decide(inputs())
     for _ in range(7):
         choice = decide(inputs(attempts=tried))
         if choice.action is Action.GIVE_UP:
@@ -259,9 +253,9 @@ def test_a_run_with_nothing_left_to_learn_is_none() -> None:
 def test_a_decision_can_be_made_again_from_its_record(made: Inputs) -> None:
     record = made.as_dict()
     assert Inputs.of(record) == made
-    assert control.remake(CONTROL, record) == decide(made).as_dict()
+    assert remake(CONTROL, record) == decide(made).as_dict()
 
 
 def test_a_decision_on_a_run_can_be_made_again_from_its_record() -> None:
     made = round_of(Group(RULE.key, ("u3",), stale=("u3",)), Group(None, ("u4",)))
-    assert control.remake(ROUND, made.as_dict()) == decide_round(made).as_dict()
+    assert remake(ROUND, made.as_dict()) == decide_round(made).as_dict()

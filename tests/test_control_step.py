@@ -18,6 +18,7 @@ from store import (
     changes,
     control,
     conversations,
+    deciding,
     decisions,
     forgetting,
     items,
@@ -119,7 +120,9 @@ def test_a_record_tells_all_that_it_was_made_from(desk: Desk) -> None:
 
 def test_failures_from_a_usage_limit_promote_nothing(desk: Desk) -> None:
     for number in range(12):
-        disliked(desk.store, f"Question {number}?", "Error 429: usage limit reached. Try again later.", SHORTER)
+        disliked(
+            desk.store, f"Question {number}?", "Error 429: usage limit reached. Try again later.", SHORTER
+        )
         faulty(desk.store, f"Question {number}?", ErrorClass.UNKNOWN, SHORTER)
         faulty(desk.store, f"Question {number}?", ErrorClass.TIMEOUT, SHORTER)
     desk.look()
@@ -239,10 +242,10 @@ def test_samples_from_before_a_context_change_are_dropped_unless_the_owner_says_
     complain(desk, 4)
     desk.look()
     assert desk.controller.request(desk.host, Trigger.ENOUGH_UNITS) is None
-    assert {each.reason for each in units.refused(desk.store)} == {control.STALE}
+    assert {each.reason for each in units.refused(desk.store)} == {deciding.STALE}
     disliked_with(desk.store, "After?", desk.item().id, SHORTER)
     assert desk.controller.request(desk.host, Trigger.IDLE) is None
-    assert {each.reason for each in units.refused(desk.store)} == {control.STALE, control.BUSY}
+    assert {each.reason for each in units.refused(desk.store)} == {deciding.STALE, deciding.BUSY}
     assert steering.release(desk.store) == 5
     assert len(units.waiting(desk.store)) == 5
 
@@ -394,7 +397,10 @@ def test_a_rejected_run_opens_the_breaker_after_three(desk: Desk) -> None:
 def test_what_is_forgotten_is_in_no_record(desk: Desk) -> None:
     for number in range(3):
         told_again(
-            desk.store, "How old is my dog Zerberus?", f"No idea {number}.", "my dog Zerberus is nine years old"
+            desk.store,
+            "How old is my dog Zerberus?",
+            f"No idea {number}.",
+            "my dog Zerberus is nine years old",
         )
     desk.look()
     assert desk.item().text == "my dog Zerberus is nine years old"

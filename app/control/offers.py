@@ -15,8 +15,9 @@ from typing import Any
 
 from store import conversations, items, signals
 from store.causes import Cause, Signature, Violated
-from store.control import CHECKABLE, Knob
+from store.control import Knob
 from store.db import Store
+from store.deciding import CHECKABLE
 from store.evidence import Failure, Request
 from store.items import Source
 from store.reasons import REASONS, Reason

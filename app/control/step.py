@@ -14,12 +14,11 @@ from collections import defaultdict
 
 from app.control import offers
 from app.control.offers import KINDS, Offer
-from store import changes, control, decisions, ids, items, runs, settings, steering, units
+from store import changes, deciding, decisions, ids, items, runs, settings, steering, units
 from store.causes import Signature
 from store.changes import By, Change, Stage
 from store.control import (
     CONTROL,
-    MIN_FAILURES,
     NEW,
     ROUND,
     Action,
@@ -34,6 +33,7 @@ from store.control import (
     World,
 )
 from store.db import Store
+from store.deciding import MIN_FAILURES
 from store.errors import MynahError
 from store.evidence import Count, Evidence, Request
 from store.runs import Run
@@ -73,7 +73,7 @@ class Controller:
         self._evidence.update(store)
         known = changes.changes(store)
         inputs = self._round_inputs(store, known, trigger)
-        choice = control.decide_round(inputs)
+        choice = deciding.decide_round(inputs)
         with store.write():
             steering.hold(store, dict(choice.held))
             if choice.action is not Action.TRAIN:
@@ -122,7 +122,7 @@ class Controller:
             change = changes.open_for(changes.changes(store), signature.key)
         world = steering.world(store, known, ids.now())
         inputs, offered = self._inputs(store, signature, change, world)
-        choice = control.decide(inputs)
+        choice = deciding.decide(inputs)
         with store.write():
             if change is not None and inputs.flight is not None:
                 self._conclude(store, change, inputs, choice)
@@ -191,7 +191,7 @@ class Controller:
     def _conclude(self, store: Store, change: Change, inputs: Inputs, choice: Choice) -> None:
         flight = inputs.flight
         assert flight is not None
-        found = control.verdict(flight.before, flight.after)
+        found = deciding.verdict(flight.before, flight.after)
         held_back = (
             choice.action is not Action.ROLLBACK and flight.knob.is_context and found is not Verdict.HELPED
         )

@@ -109,7 +109,9 @@ class SelfScreen(ModalScreen[None]):
 def lines(view: SelfView) -> Iterator[Line]:
     """The page."""
     if view.frozen:
-        yield line(Look.NOTE, ("Frozen: nothing is changed by itself. Z lets changes be made again.", "$warning"))
+        yield line(
+            Look.NOTE, ("Frozen: nothing is changed by itself. Z lets changes be made again.", "$warning")
+        )
     for trial in view.waiting:
         yield line(Look.NOTE, ("Waits for you: ", "$accent"), f"{trial.knob} for {trial.what}")
         yield line(Look.DETAIL, (f"decision {trial.decision}; A approves, D declines", _MUTED))
@@ -157,5 +159,6 @@ def _rate(count: dict[str, Any]) -> str:
 def _calibration(each: Calibration) -> Line:
     times = "one change" if each.trials == 1 else f"{each.trials} changes"
     return line(
-        Look.TEXT, f"{each.knob}: expected to help {each.expected:.0%} of the time, {each.helped:.0%} of {times} did"
+        Look.TEXT,
+        f"{each.knob}: expected to help {each.expected:.0%} of the time, {each.helped:.0%} of {times} did",
     )

@@ -67,7 +67,8 @@ def _turn(
     answer = " ".join(f"word{draw.randrange(1000)}" for _ in range(40))
     row = "INSERT INTO messages (id, conversation, parent, role, text, status, created, base_hash, left_out) "
     connection.execute(
-        row + "VALUES (?, ?, ?, 'user', ?, 'complete', ?, NULL, 0)", (asked, conversation, parent, question, moment)
+        row + "VALUES (?, ?, ?, 'user', ?, 'complete', ?, NULL, 0)",
+        (asked, conversation, parent, question, moment),
     )
     connection.execute(
         row + "VALUES (?, ?, ?, 'assistant', ?, 'complete', ?, ?, 0)",
@@ -115,7 +116,11 @@ def main() -> int:
         with Store.open(home) as store, Store.open(home) as host:
             fill(store, options.steps)
             report = measure(store, host, options.steps)
-    print(json.dumps(report) if options.json else "\n".join(f"{name}: {value}" for name, value in report.items()))
+    print(
+        json.dumps(report)
+        if options.json
+        else "\n".join(f"{name}: {value}" for name, value in report.items())
+    )
     return 0 if report["anew_s"] < ANEW_SECONDS and report["one_more_ms"] < 1000 * MORE_SECONDS else 1
 
 
