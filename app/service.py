@@ -20,6 +20,7 @@ from app.composing import Composing
 from app.governing import Governing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
+from app.knowing import Knowing
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
 from store import (
@@ -143,7 +144,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing, Governing):
+class Service(Insight, Composing, Knowing, Governing):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:

@@ -114,6 +114,8 @@ class ReplyEnd:
     timings: dict[str, float] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     """How it was computed: ``engine`` and ``mynah`` versions, ``cpu``, ``threads``, and the prompt as ``evaluated``."""
+    guards: Sequence[dict[str, Any]] = ()
+    """What each guard found: ``item``, ``template``, ``verdict``, ``repaired``, ``retries``; ``text`` is repaired."""
 
 
 def title_from(text: str) -> str:
@@ -255,6 +257,7 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
                 moment,
                 recorded=_recorded(row, end),
                 machine=end.machine,
+                harness={"guards": list(end.guards)} if end.guards else {},
                 error_class=end.error_class,
             )
     return get_message(store, message)
@@ -488,7 +491,9 @@ def _forgotten(connection: sqlite3.Connection, items: Sequence[str]) -> bool:
     if not items:
         return False
     marks = ", ".join("?" * len(items))
-    row = connection.execute(f"SELECT 1 FROM items WHERE state = 'forgotten' AND id IN ({marks})", list(items))
+    row = connection.execute(
+        f"SELECT 1 FROM items WHERE state = 'forgotten' AND id IN ({marks})", list(items)
+    )
     return row.fetchone() is not None
 
 

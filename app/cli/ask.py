@@ -6,7 +6,7 @@ The only imports are click and the host's client: a question to a running host p
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import click
 
@@ -47,7 +47,9 @@ def ask(
     question = text_argument(text, "question")
     given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     sampler = {name: value for name, value in given.items() if value is not None}
-    request = TurnRequest(text=question, sampler=sampler or None, incognito=incognito)
+    # What comes through a pipe is somebody's text, not something that was typed.
+    typed = text != ("-",)
+    request = TurnRequest(text=question, sampler=sampler or None, incognito=incognito, typed=typed)
     home = Home.default().open()
     if conversation is not None:
         request = replace(request, conversation=_full_id(home, conversation))
@@ -58,7 +60,7 @@ def ask(
     with client.turn(request) as stream:
         done = _follow(stream, as_json)
     if as_json:
-        put_json(asdict(done))
+        put_json(done.as_json())
     else:
         _how_to_go_on(done)
 
@@ -103,6 +105,8 @@ def _follow(stream: TurnStream, as_json: bool) -> Done:
 
 
 def _how_to_go_on(done: Done) -> None:
+    for note in done.notes:
+        say(f"({note})")
     if done.finish_reason == "length":
         say("(the reply reached its longest length)")
     elif done.finish_reason == "cancelled":

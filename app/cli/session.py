@@ -20,6 +20,7 @@ class Kind(StrEnum):
     ADAPTER = "adapters"
     FORGETTING = "forgettings"
     DECISION = "decisions"
+    ITEM = "items"
 
 
 def service() -> Service:

@@ -32,6 +32,7 @@ from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
 from app.tui.palette import THEMES, ThemeChosen
 from app.tui.ports import ChatService
+from app.tui.remembering import Remembering
 from app.tui.sidebar import Deed, Sidebar
 from app.tui.slash import CommandComposer
 from app.tui.sorting import OpenConversationActions, Sorting
@@ -71,6 +72,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
+        self._remembering = Remembering(self, service, self._background, self._key_of("unremember"))
         self._titles = Titles(service, self._background, self._list)
 
     def compose(self) -> ComposeResult:
@@ -160,6 +162,10 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     @on(ChatView.Answering)
     def _answering(self) -> None:
         self._watch.state = HostState.READY
+
+    @on(ChatView.Answered)
+    def _answered(self, event: ChatView.Answered) -> None:
+        self._remembering.consider(event.message, event.notes)
 
     @on(ChatView.HostLost)
     def _host_lost(self) -> None:
@@ -254,6 +260,17 @@ class ChatScreen(OpenConversationActions, Screen[None]):
                 if isawaitable(done):
                     await done
                 return
+
+    def action_known(self) -> None:
+        from app.tui.known_screen import KnownScreen
+
+        self.app.push_screen(KnownScreen(self._service))
+
+    def action_unremember(self) -> None:
+        self._remembering.undo()
+
+    def _key_of(self, name: str) -> str:
+        return next(each.shown for each in self.commands if each.name == name)
 
     def action_story(self) -> None:
         self._with_reply(self._teaching.story)

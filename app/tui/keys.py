@@ -100,6 +100,8 @@ CONVERSATION: tuple[Command, ...] = (
     Command(
         "alt+c", "Alt+C", "screen.copy_code", "code", "copy a code block of the reply, the last one", "[N]"
     ),
+    Command("alt+k", "Alt+K", "screen.known", "known", "what I know of you: edit, switch off, forget"),
+    Command("alt+u", "Alt+U", "screen.unremember", "unremember", "forget what was just remembered"),
     Command("ctrl+p", "^P", "screen.palette", "commands", "find a command by any word"),
     Command("", "", "screen.rename", "rename", "another title for this conversation"),
     Command(

@@ -12,6 +12,7 @@ from app.service import AdapterDetail, Receipt, Snapshot, Thread, ThreadMessage
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
 from store.home import Home
+from store.items import Item
 from store.progress import Tally
 from store.reasons import Reason
 from store.runs import Run
@@ -20,7 +21,7 @@ from store.selfview import SelfView
 from store.steering import Done
 from store.story import Story
 from store.timeline import Moment, Since
-from store.types import Consent, Dial, Scope, SignalKind
+from store.types import Consent, Dial, ItemKind, ItemState, Scope, SignalKind
 
 
 class Turn(Protocol):
@@ -143,5 +144,17 @@ class ChatService(Protocol):
     def decline(self, decision: str) -> Done: ...
 
     def freeze(self, on: bool) -> None: ...
+
+    def items(self) -> list[Item]: ...
+
+    def add_item(self, kind: ItemKind, body: dict[str, Any]) -> Item: ...
+
+    def edit_item(self, item: str, body: dict[str, Any]) -> Item: ...
+
+    def switch_item(self, item: str, state: ItemState) -> Item: ...
+
+    def forget_item(self, item: str) -> Any: ...
+
+    def remembered(self, message: str) -> list[Item]: ...
 
     def snapshot(self) -> Snapshot: ...
