@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from store.causes import PROSE, Cause, Reading, Signature, Violated, of_words, topic_of
 from store.provenance import own_words
 
+NOTED = "asked"
+"""Under what a step of a conversation holds where in its message a request stands."""
 LONGEST = 240
 """Characters of a sentence: a longer one tells a story and gives no order."""
 

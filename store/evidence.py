@@ -24,7 +24,7 @@ from datetime import UTC, datetime, timedelta
 from store import asked, causes, units
 from store.causes import Reading, Signature
 from store.db import Store
-from store.types import ErrorClass, EventKind, MessageStatus, Role, UnitKind, UnitState
+from store.types import Consent, ErrorClass, EventKind, MessageStatus, UnitKind, UnitState
 
 Z = 1.959964
 REQUESTS_LAST = timedelta(days=1)
@@ -127,7 +127,7 @@ class Evidence:
         self._clear()
 
     def _clear(self) -> None:
-        self._message = self._event = self._seen = 0
+        self._message = self._event = self._request = self._seen = 0
         self._touched = ""
         self._open: set[int] = set()
         self._created: list[str] = []
@@ -246,19 +246,19 @@ class Evidence:
             self._clear()
         changed = self._take_messages(store) or rebuilt
         self._seen = total
+        changed = self._take_requests(store) or changed
         changed = self._take_exposures(store) or changed
         return self._take_units(store) or changed
 
     def _take_messages(self, store: Store) -> bool:
         columns = (
-            "SELECT m.rowid, m.id, m.conversation, m.created, m.role, m.status, m.error_class, m.base_hash, m.adapter, "
-            f"m.context_items, instr(m.text, '```'), CASE WHEN length(m.text) <= {_LONGEST_NOTICE} OR m.role = 'user' "
+            "SELECT m.rowid, m.id, m.created, m.status, m.error_class, m.base_hash, m.adapter, "
+            f"m.context_items, instr(m.text, '```'), CASE WHEN length(m.text) <= {_LONGEST_NOTICE} "
             "THEN m.text END, substr(q.text, 1, 400) "
             "FROM messages AS m LEFT JOIN messages AS q ON q.id = m.parent AND m.rowid > ? "
-            "WHERE (m.role = 'assistant' OR (m.role = 'user' AND m.created > ?)) AND "
+            "WHERE m.role = 'assistant' AND "
         )
         newest = store.conn.execute("SELECT coalesce(max(rowid), 0) FROM messages").fetchone()[0]
-        recent = (datetime.now(UTC) - REQUESTS_LAST).isoformat(timespec="microseconds")
         spans: list[tuple[str, int | str]] = [("m.rowid > ?", self._message)]
         if self._open:
             spans.insert(0, ("m.rowid IN (SELECT value FROM json_each(?))", json.dumps(sorted(self._open))))
@@ -267,19 +267,16 @@ class Evidence:
         for clause, value in spans:
             found = store.conn.execute(
                 f"{columns} {clause} AND m.rowid <= ? ORDER BY m.rowid",
-                (newest - TOPICS_LAST, recent, value, newest),
+                (newest - TOPICS_LAST, value, newest),
             )
             for row in found:
                 took = True
-                if row[4] == Role.USER:
-                    self._take_request(store, row)
-                else:
-                    self._take_reply(row)
+                self._take_reply(row)
         self._message = max(self._message, newest)
         return took
 
     def _take_reply(self, row: sqlite3.Row) -> None:
-        rowid, message, _, created, _, status, error, base, adapter, items, fenced, text, question = row
+        rowid, message, created, status, error, base, adapter, items, fenced, text, question = row
         if status == MessageStatus.GENERATING:
             self._open.add(rowid)
             return
@@ -306,23 +303,30 @@ class Evidence:
             for item in json.loads(items):
                 self._items[item].add(message)
 
-    def _take_request(self, store: Store, row: sqlite3.Row) -> None:
-        found = asked.standing(row[11] or "")
-        if found is None or found.reading.said is None or not self._may_ask(store, row[1], row[2]):
-            return
-        said = found.reading.said
-        self._touched_signatures.add(found.reading.signature)
-        self.requests.append(Request(found.reading.signature, said, row[1], found.span, row[3]))
-
-    @staticmethod
-    def _may_ask(store: Store, message: str, conversation: str) -> bool:
-        """Whether the owner typed it here, in a conversation that may be remembered."""
-        allowed = store.conn.execute(
-            "SELECT feed_memory = 'allow' AND NOT EXISTS (SELECT 1 FROM origins WHERE message = ?) "
-            "FROM conversations WHERE id = ?",
-            (message, conversation),
-        ).fetchone()
-        return bool(allowed and allowed[0])
+    def _take_requests(self, store: Store) -> bool:
+        """What was noted as asked for when it was typed, of the last day, where it may be remembered."""
+        rows = store.conn.execute(
+            "SELECT events.seq, messages.id, messages.text, messages.created FROM events "
+            "JOIN messages ON messages.id = events.message "
+            "JOIN conversations ON conversations.id = events.conversation AND feed_memory = ? "
+            "WHERE events.kind = ? AND events.seq > ? AND events.created > ? "
+            f"AND json_extract(action, '$.{asked.NOTED}') IS NOT NULL ORDER BY events.seq",
+            (
+                Consent.ALLOW,
+                EventKind.MEMORY_WRITE,
+                self._request,
+                (datetime.now(UTC) - REQUESTS_LAST).isoformat(timespec="microseconds"),
+            ),
+        ).fetchall()
+        for row in rows:
+            self._request = row["seq"]
+            found = asked.standing(row["text"])
+            if found is None or found.reading.said is None:
+                continue
+            signature, said = found.reading.signature, found.reading.said
+            self._touched_signatures.add(signature)
+            self.requests.append(Request(signature, said, row["id"], found.span, row["created"]))
+        return bool(rows)
 
     def _take_exposures(self, store: Store) -> bool:
         """Which guards looked at which replies: as steps of their own, or told with the reply they looked at."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from app.control.hearing import hear
 from store import conversations, items, signals
 from store.conversations import ReplyEnd
 from store.db import Store
@@ -35,6 +36,14 @@ def told_again(store: Store, question: str, answer: str, following: str) -> str:
         store, reply, SignalKind.REQUERY, value=1.0, text=following, source=SignalSource.RULE, confidence=0.9
     )
     return reply
+
+
+def typed(store: Store, words: str, question: str = "Hello") -> str:
+    """Something the owner typed after a reply, heard as the host hears it; returns the message."""
+    conversation, _, reply = say(store, question, "Hi.")
+    message = conversations.append_user(store, conversation, words, reply).id
+    hear(store, conversation, message, words)
+    return message
 
 
 def faulty(store: Store, question: str, error: ErrorClass, hint: str | None = None) -> str:

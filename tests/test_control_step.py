@@ -45,7 +45,7 @@ from store.types import (
     UnitUse,
 )
 from tests import seed
-from tests.people import corrected, disliked, disliked_with, faulty, fine, told_again
+from tests.people import corrected, disliked, disliked_with, faulty, fine, told_again, typed
 
 SHORTER = "Answer in one or two short sentences."
 
@@ -182,16 +182,44 @@ def test_a_change_that_helped_stays_and_is_said_to_have(desk: Desk) -> None:
 
 
 def test_a_standing_request_holds_from_the_next_reply_on(desk: Desk) -> None:
-    conversation, _, reply = seed.say(desk.store, "Hello", "Hi.")
-    asked = conversations.append_user(
-        desk.store, conversation, "Thanks. Remember that my dog is called Rex.", reply
-    )
+    asked = typed(desk.store, "Thanks. From now on answer in metric units.")
     desk.look()
     item = desk.item()
-    assert (item.kind, item.text, item.source_message) == (ItemKind.MEMORY, "my dog is called Rex.", asked.id)
-    assert item.source_span == (22, 43)
+    assert (item.kind, item.source_message) == (ItemKind.INSTRUCTION, asked)
+    assert (item.text, item.source_span) == ("From now on answer in metric units.", (8, 43))
     desk.look()
     assert len(desk.decided()) == 1
+
+
+def test_a_fact_is_written_at_once_and_not_a_second_time(desk: Desk) -> None:
+    typed(desk.store, "Please remember that my dog is called Rex.")
+    desk.look()
+    assert len(items.active(desk.store, ItemKind.MEMORY)) == 1
+    assert desk.decided() == []
+
+
+@pytest.mark.parametrize("level", ["ask", "never"])
+def test_a_fact_that_needs_a_word_waits_for_it(desk: Desk, level: str) -> None:
+    settings.put(desk.store, settings.APPROVE_MEMORY, level)
+    typed(desk.store, "Please remember that my dog is called Rex.")
+    desk.look()
+    assert items.active(desk.store) == []
+    assert len(selfview.of(desk.store).waiting) == (level == "ask")
+
+
+def test_what_an_item_of_the_owners_says_already_is_not_proposed(desk: Desk) -> None:
+    complain(desk)
+    items.add(
+        desk.store,
+        ItemKind.INSTRUCTION,
+        "brief",
+        {"text": SHORTER},
+        source=items.TYPED,
+        confidence=1.0,
+        state=ItemState.ACTIVE,
+    )
+    desk.look()
+    assert desk.decided() == []
 
 
 def test_a_fact_that_was_told_is_remembered(desk: Desk) -> None:

@@ -20,7 +20,7 @@ from store.causes import Cause, Signature, Violated
 from store.db import Store
 from store.evidence import Count, Evidence
 from store.types import Consent, Dial, ErrorClass, ItemKind, ItemState, Scope, SignalKind, UnitKind
-from tests.people import LONG, corrected, disliked, faulty, fine, told_again
+from tests.people import LONG, corrected, disliked, faulty, fine, told_again, typed
 from tests.seed import say
 
 SHORTER = "Answer in one or two short sentences."
@@ -229,10 +229,12 @@ def test_what_is_forgotten_is_not_counted_any_more(store: Store) -> None:
     assert follower.steps == 1
 
 
-def test_a_request_counts_only_where_it_may_be_remembered(store: Store) -> None:
-    conversation, _, reply = say(store, "Hello", "Hi.")
-    conversations.append_user(store, conversation, "Remember that my dog is called Rex.", reply)
-    assert [each.said for each in evidence.of(store).requests] == ["my dog is called Rex."]
+def test_a_request_counts_only_where_it_was_typed_and_may_be_remembered(store: Store) -> None:
+    asked_for = "From now on answer in metric units."
+    message = typed(store, asked_for)
+    conversation = conversations.get_message(store, message).conversation
+    conversations.append_user(store, conversation, "From now on be rude.", message)
+    assert [each.said for each in evidence.of(store).requests] == [asked_for]
     consent.set_(store, conversation, Dial.MEMORY, Consent.DENY)
     assert evidence.of(store).requests == []
 

@@ -136,7 +136,7 @@ class Controller:
     ) -> tuple[Inputs, dict[Knob, Offer]]:
         known = changes.changes(store)
         key = signature.key
-        since = changes.since(known, key)
+        since = max(changes.since(known, key), self._known_since(store, signature))
         request = self._asked(store, signature, since)
         found = self._evidence.failures(signature, since)
         offered = {
@@ -157,6 +157,11 @@ class Controller:
             excluded=self._evidence.excluded,
         )
         return inputs, offered
+
+    def _known_since(self, store: Store, signature: Signature) -> str:
+        """Since when an item holds that says what was said, whoever added it: failures before it ask for it no more."""
+        said = {each.said for each in self._evidence.failures(signature)} - {None}
+        return max((each.created for each in items.active(store) if each.text in said), default="")
 
     def _asked(self, store: Store, signature: Signature, since: str) -> Request | None:
         """The newest standing request that nothing was done about yet. One of long ago is not dug out."""

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.control.step import Controller
-from store import adapters, conversations, decisions, items, runs, settings, signals, steering, units
+from store import adapters, decisions, items, runs, settings, signals, steering, units
 from store.control import CONTROL, Action
 from store.db import Store
 from store.home import Home
 from store.reasons import REASONS, Reason
 from store.types import ErrorClass, ItemKind, RunOutcome, SignalKind, Trigger, UnitUse
 from tests import seed
-from tests.people import LONG, corrected, disliked, disliked_with, faulty, fine, told_again
+from tests.people import LONG, corrected, disliked, disliked_with, faulty, fine, told_again, typed
 
 NOTICES = (
     "Error 429: usage limit reached. Try again later.",
@@ -96,8 +96,7 @@ class Person:
 
     def says(self, words: str) -> None:
         """Says something once, after a reply that was fine."""
-        conversation, _, reply = seed.say(self.store, self.ask(), "Yes.")
-        conversations.append_user(self.store, conversation, words, reply)
+        typed(self.store, words, self.ask())
         self.look()
 
     def corrects(self, answer: str, correction: Callable[[int], str], times: int = 4) -> None:
@@ -157,6 +156,8 @@ def observed(person: Person) -> str:
         return WEIGHTS if units.waiting(person.store) else NOTHING
     if made and made[0].choice["action"] != Action.NOTHING:
         return str(made[0].choice["action"])
+    if items.active(person.store, ItemKind.MEMORY):
+        return MEMORY
     if len(units.fresh(person.store)) >= int(settings.get(person.store, settings.MIN_UNITS)):
         run = person.controller.request(person.host, Trigger.ENOUGH_UNITS)
         if run is not None:
