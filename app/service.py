@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app.composing import Composing
+from app.governing import Governing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
 from app.knowing import Knowing
@@ -36,6 +37,7 @@ from store import (
     search,
     settings,
     signals,
+    steering,
     units,
     verdicts,
 )
@@ -151,7 +153,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing, Knowing, Strengths, Models):
+class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:
@@ -308,6 +310,8 @@ class Service(Insight, Composing, Knowing, Strengths, Models):
     def learn_now(self) -> Run:
         """Ask for a learning run and wake the learner. Asking twice before it starts is one run."""
         store = self.store
+        # The owner's word: what a decision had left out is learned too.
+        steering.release(store)
         if not units.waiting(store) and not units.unjudged(store, 1) and not runs.open_(store):
             run = runs.request(store, Trigger.MANUAL)
             runs.finish(store, run.id, RunOutcome.NOTHING_TO_LEARN, _nothing_to_learn(units.refused(store)))

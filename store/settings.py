@@ -30,6 +30,14 @@ TITLES: Final = "chat.titles"
 SUMMARY: Final = "chat.summary"
 THEME: Final = "chat.theme"
 KEYS: Final = "chat.keys"
+FROZEN: Final = "control.frozen"
+APPROVE_MEMORY: Final = "control.approval.memory"
+APPROVE_INSTRUCTION: Final = "control.approval.instruction"
+APPROVE_GUARD: Final = "control.approval.guard"
+APPROVE_WEIGHTS: Final = "control.approval.weights"
+CHANGES_PER_DAY: Final = "control.changes_per_day"
+LEARN_MINUTES_PER_DAY: Final = "control.learn_minutes_per_day"
+CPU_MINUTES_PER_DAY: Final = "control.cpu_minutes_per_day"
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
@@ -54,6 +62,14 @@ DEFAULTS: Final[dict[str, Any]] = {
     SUMMARY: False,
     THEME: "dark",
     KEYS: {},
+    FROZEN: False,
+    APPROVE_MEMORY: "automatic",
+    APPROVE_INSTRUCTION: "automatic",
+    APPROVE_GUARD: "automatic",
+    APPROVE_WEIGHTS: "automatic",
+    CHANGES_PER_DAY: 40,
+    LEARN_MINUTES_PER_DAY: 240.0,
+    CPU_MINUTES_PER_DAY: 240.0,
 }
 
 

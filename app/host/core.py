@@ -18,8 +18,8 @@ from enum import StrEnum
 from math import nan
 from typing import Any, TypeVar
 
+from app.control.hearing import hear
 from app.harness.dressing import Harness, dressed
-from app.harness.writer import remember
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
@@ -227,7 +227,7 @@ class Host:
         with store.write():
             recorder = save(store, question)
             if ask.author is Author.OWNER and question.new:
-                remember(store, recorder.conversation, recorder.user_message, question.new[-1].content)
+                hear(store, recorder.conversation, recorder.user_message, question.new[-1].content)
         return recorder
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:

@@ -324,6 +324,11 @@ class ChatScreen(OpenConversationActions, Screen[None]):
 
         self.app.push_screen(FindScreen(self._service), go)
 
+    def action_self_view(self) -> None:
+        from app.tui.self_screen import SelfScreen
+
+        self.app.push_screen(SelfScreen(self._service))
+
     def action_incognito(self) -> None:
         from app.tui.incognito_screen import IncognitoScreen
 

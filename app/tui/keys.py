@@ -113,6 +113,9 @@ CONVERSATION: tuple[Command, ...] = (
     ),
     Command("", "", "screen.archive", "archive", "put this conversation away, or bring it back"),
     Command("", "", "screen.tags", "tags", "words that sort this conversation"),
+    Command(
+        "", "", "screen.self_view", "self", "what Mynah is bad at, what it is trying, and whether it worked"
+    ),
     Command("", "", "screen.forget", "forget", "forget this conversation, after a look at what that undoes"),
     Command(
         "",

@@ -19,6 +19,8 @@ from store.progress import Tally
 from store.reasons import Reason
 from store.runs import Run
 from store.search import Hit
+from store.selfview import SelfView
+from store.steering import Done
 from store.story import Story
 from store.timeline import Moment, Since
 from store.types import Consent, Dial, ItemKind, ItemState, Scope, SignalKind
@@ -150,6 +152,14 @@ class ChatService(Protocol):
     ) -> ModelFile: ...
 
     def change_model(self, name: str) -> ModelFile: ...
+
+    def self_view(self) -> SelfView: ...
+
+    def approve(self, decision: str) -> Done: ...
+
+    def decline(self, decision: str) -> Done: ...
+
+    def freeze(self, on: bool) -> None: ...
 
     def items(self) -> list[Item]: ...
 
