@@ -6,7 +6,9 @@ configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one t
 memory), ``quote TEXT`` (a fault whose words are the question), ``unfit`` (the same, before it is queued), ``bytes
 TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces), ``version`` (what is
 attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to), ``system`` (its system
-prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
+prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time), ``prompt`` (the whole message it was
+asked with, what memories were put before it included). Asked again because a guard refused its reply it says ``fine``,
+or after ``stubborn TEXT`` the same again. Any other message is answered with
 ``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
 conversations shows.
 
@@ -26,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from app.harness.recall import without_block
 from app.host.client import HostClient, running_host, stop_host
 from app.host.jobs import Sampling
 from app.host.runtime import STEPS, BrokenOff, ModelInfo
@@ -35,6 +38,7 @@ from store.home import Home
 
 BASE_HASH = "5c" * 32
 MODEL = "scripted"
+REFUSED = "Your answer was not accepted"
 START, END, BOS = 256, 257, 258
 FIRST_PIECE = 1000
 BROKEN = b"broken"
@@ -232,6 +236,12 @@ class ScriptedLane:
         user = self.runtime.vocab.text(tokens[starts[-2] : starts[-1]])
         return user.removeprefix("user\n").rstrip("\n"), len(starts) - 1
 
+    def asked_before(self) -> str:
+        """The message of the user before the last one."""
+        tokens = self.held[self.last]
+        starts = [index for index, token in enumerate(tokens) if token == START]
+        return self.runtime.vocab.text(tokens[starts[-4] : starts[-3]]).removeprefix("user\n")
+
     def pieces_said(self) -> int:
         """How many pieces of its reply the last evaluated sequence holds already."""
         tokens = self.held[self.last]
@@ -243,11 +253,20 @@ class ScriptedLane:
         tokens = self.held[self.last]
         return self.runtime.vocab.text(tokens[: tokens.index(END)]).removeprefix("system\n")
 
+    def _meant(self, given: str) -> str:
+        """The command in a message, without the memories before it; another one where a guard asks again."""
+        asked = without_block(given)
+        if asked.startswith(REFUSED):
+            before = without_block(self.asked_before()).rstrip("\n")
+            return before if before.startswith("stubborn ") else "echo fine"
+        return f"echo {given}" if asked.startswith("prompt ") else asked
+
     def script(self, grammar: str | None) -> Iterator[bytes]:
         """The pieces of the reply to what is in the last evaluated sequence."""
-        asked, turns = self.asked()
+        given, turns = self.asked()
+        asked = self._meant(given)
         command, _, rest = asked.partition(" ")
-        if command == "echo":
+        if command in ("echo", "stubborn"):
             yield from _words(rest)
         elif command == "bytes":
             yield from (bytes([byte]) for byte in rest.encode())

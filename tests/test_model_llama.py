@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import math
 import os
@@ -312,6 +313,19 @@ def test_files_that_cannot_be_loaded(model, tmp_path, served):
     for path in (foreign, cut, served, tmp_path / "none"):
         with pytest.raises(AdapterFileError):
             model.load_adapter(path)
+
+
+def test_a_context_that_gives_way_waits_and_computes_the_same(context, prompt):
+    usual = logits_of(context, prompt)
+    signal = ctypes.create_string_buffer(2)
+    waited = []
+    context.give_way(ctypes.addressof(signal), lambda: waited.append(1))
+    assert np.array_equal(logits_of(context, prompt), usual)
+    assert not waited
+    signal[0] = b"\x40"
+    # The byte stays, as after a holder that died: each evaluation gives way once and is then computed.
+    assert np.array_equal(logits_of(context, prompt), usual)
+    assert waited
 
 
 def test_what_is_closed_says_so_and_may_be_closed_again(served):

@@ -6,7 +6,7 @@ The only imports are click and the host's client: a question to a running host p
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import click
 
@@ -59,8 +59,14 @@ def ask(
     question = text_argument(text, "question")
     given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     sampler = {name: value for name, value in given.items() if value is not None}
+    # What comes through a pipe is somebody's text, not something that was typed.
     request = TurnRequest(
-        text=question, sampler=sampler or None, incognito=incognito, base=base, strength=strength
+        text=question,
+        sampler=sampler or None,
+        incognito=incognito,
+        base=base,
+        strength=strength,
+        typed=text != ("-",),
     )
     home = Home.default().open()
     if conversation is not None:
@@ -72,7 +78,7 @@ def ask(
     with client.turn(request) as stream:
         done = _follow(stream, as_json)
     if as_json:
-        put_json(asdict(done))
+        put_json(done.as_json())
     else:
         _how_to_go_on(done)
 
@@ -120,6 +126,8 @@ def _follow(stream: TurnStream, as_json: bool) -> Done:
 
 
 def _how_to_go_on(done: Done) -> None:
+    for note in done.notes:
+        say(f"({note})")
     if done.finish_reason == "length":
         say("(the reply reached its longest length)")
     elif done.finish_reason == "cancelled":

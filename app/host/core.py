@@ -18,9 +18,12 @@ from enum import StrEnum
 from math import nan
 from typing import Any, TypeVar
 
+from app.control.hearing import hear
+from app.harness.dressing import Harness, dressed
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
+from app.host.guarding import GuardedTurn
 from app.host.jobs import AtStrength, Job, Opening, Priority, Recorder, Serve, Weights
 from app.host.requests import Limits
 from app.host.runtime import Runtime
@@ -48,6 +51,13 @@ class Keep(StrEnum):
     INCOGNITO = "incognito"
 
 
+class Author(StrEnum):
+    """Who a question's new text is from: the owner at the keyboard, or what a program or a pipe brought."""
+
+    OWNER = "owner"
+    PROGRAM = "program"
+
+
 class Window(StrEnum):
     """What happens to a conversation that is longer than the window."""
 
@@ -57,7 +67,12 @@ class Window(StrEnum):
 
 @dataclass(frozen=True)
 class Ask:
-    """How a question is to be answered, whoever asks."""
+    """How a question is to be answered, whoever asks.
+
+    ``harness``: what of the owner's items holds; ``items`` names them, else it is those that are active.
+    ``author``: whose new text it is, the owner's may be remembered. ``most_retries``: how often a reply
+    that breaks a guard is asked for again.
+    """
 
     read: Callable[[Store], Question]
     limits: Limits
@@ -70,6 +85,10 @@ class Ask:
     stops: tuple[str, ...] = ()
     grammar: str | None = None
     grammar_after: str | None = None
+    harness: Harness = Harness.OFF
+    items: Sequence[str] | None = None
+    author: Author = Author.PROGRAM
+    most_retries: int = 0
 
 
 def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Window) -> Fitted:
@@ -155,20 +174,29 @@ class Host:
         opening = self._tokens_of(question.opening)
         said = len(opening.tokens) if opening is not None else 0
         reserve = said + max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
+        ready = dressed(
+            store,
+            question.turns,
+            ask.harness,
+            question.conversation,
+            context,
+            lambda text: len(self.runtime.continuation(text)),
+            only=ask.items,
+        )
         try:
-            prompt = Prompt(prompt_of(self.runtime, question.turns, reserve, ask.window))
+            prompt = Prompt(prompt_of(self.runtime, ready.turns, reserve, ask.window))
         except ContextOverflow as error:
             if not said:
                 raise
             raise ContextOverflow("this reply fills the model's window: it cannot go on") from error
         if prompt.fitted.left_out and ask.keep is Keep.RECORD and settings.get(store, settings.SUMMARY):
-            prompt = self._summaries.told(store, question.turns, reserve, prompt.fitted)
+            prompt = self._summaries.told(store, ready.turns, reserve, prompt.fitted)
             sink = self._summaries.afterwards(prompt.fitted.dropped, sink)
         fitted = prompt.fitted
         if opening is not None:
             question = replace(question, opening=opening)
-        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
-        return Job(
+        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else self._saved(store, ask, question)
+        job = Job(
             id=ids.new_id("j"),
             client=ask.client,
             priority=ask.priority,
@@ -184,9 +212,23 @@ class Host:
             likeliest=ask.likeliest,
             left_out=fitted.left_out,
             summarised=prompt.summarised,
+            context_items=ready.items,
             opening=opening,
             created=arrived,
         )
+        if not ready.guards:
+            return job
+        turn = GuardedTurn(self.runtime, self.engine.submit, ready.turns, reserve, ask.most_retries)
+        return turn.over(job, ready.guards)
+
+    @staticmethod
+    def _saved(store: Store, ask: Ask, question: Question) -> Recorder:
+        """Save a question, and write down what its owner states in it."""
+        with store.write():
+            recorder = save(store, question)
+            if ask.author is Author.OWNER and question.new:
+                hear(store, recorder.conversation, recorder.user_message, question.new[-1].content)
+        return recorder
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:
         """The tokens a reply begins with: as they were sampled, else (imported, or its host died) those of its text."""

@@ -76,7 +76,7 @@ class LlamaRuntime:
         """
         chosen = catalogue.resolve(store.home, settings.get(store, settings.MODEL))
         served = convert.served_form(chosen, progress)
-        model = LlamaModel.load(served)
+        model = LlamaModel.load(served, gpu_layers=settings.get(store, settings.GPU_LAYERS))
         try:
             threads = _threads(store, model, chosen.base_hash)
             window = min(int(settings.get(store, settings.CONTEXT)), model.n_ctx_train or 2**31)
@@ -264,9 +264,12 @@ def _sequences(model: LlamaModel, window: int, wanted: int) -> int:
 
 
 def _threads(store: Store, model: LlamaModel, base_hash: str) -> Threads:
-    """The measured numbers of threads, remembered for this model on this many cores."""
+    """The owner's number of threads, else the measured ones, remembered for this model on this many cores."""
     machine = f"{base_hash}:{usable_cores()}"
     known = settings.get(store, settings.THREADS)
+    if isinstance(known, int):
+        chosen_by_hand = min(known, usable_cores())
+        return Threads(chosen_by_hand, chosen_by_hand)
     if isinstance(known, dict) and known.get("for") == machine:
         return Threads(int(known["decode"]), int(known["batch"]))
     chosen = choose_threads(model)

@@ -17,13 +17,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.harness.dressing import Harness
 from app.host import model_names, sse
 from app.host import openai_wire as wire
 from app.host.capture import Learn, Question, match
 from app.host.core import Ask, Host, Keep, Window, prompt_of
 from app.host.door import body_of, status_of
 from app.host.events import Done, Failed, Queued, Scored, Started, Token, TurnEvent, failure_of
-from app.host.jobs import Job, Priority
+from app.host.jobs import Job, Priority, Serve
 from app.host.model_names import Served, UnknownModel
 from app.host.openai_request import Call, call_of
 from app.host.openapi import description
@@ -34,7 +35,7 @@ from app.model.renderer import Turn
 from store import settings, signals, units
 from store.db import Store
 from store.errors import MynahError, UsageError
-from store.types import ErrorClass, SignalKind
+from store.types import ErrorClass, Role, SignalKind
 
 Handler = Callable[[Host, Request], Awaitable[Response]]
 
@@ -130,6 +131,7 @@ async def _chat(host: Host, request: Request) -> Response:
         stops=call.stops,
         grammar=call.grammar,
         grammar_after=call.grammar_after,
+        harness=_harness(call, served),
     )
     channel = EventChannel()
     reply = _Reply(host, call, served, await host.admit(ask, channel.sink), channel)
@@ -146,6 +148,17 @@ def _question(store: Store, call: Call, learn: Learn) -> Question:
     if not call.stored:
         return Question(turns)
     return replace(match(store, call.transcript.turns, call.transcript.ours, learn), turns=turns)
+
+
+def _harness(call: Call, served: Served) -> Harness:
+    """The owner's rules where a program leaves the form of the reply to us; memories are told to no program.
+
+    One with a system prompt, tools or a form of its own has rules of its own, and log-probabilities are those of what
+    was drawn, not of what a guard made of it.
+    """
+    bare = call.toolbox is None and call.grammar is None and call.likeliest is None
+    told = any(turn.role is Role.SYSTEM for turn in call.transcript.turns)
+    return Harness.RULES if bare and not told and served.serve is Serve.ACTIVE else Harness.OFF
 
 
 def _turns(store: Store, call: Call) -> list[Turn]:

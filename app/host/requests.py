@@ -57,6 +57,8 @@ def turn_request(body: object) -> TurnRequest:
         strength=None if fields.get("strength") is None else _within(fields, "strength", 1.0, 0.0, 1.0),
         aside=flag(fields, "aside"),
         source=text(fields, "source") or "chat",
+        items=_names(fields, "items"),
+        typed=fields.get("typed") is None or flag(fields, "typed"),
     )
     if request.text is not None and not request.text.strip():
         raise FieldError("text", "the message is empty")
@@ -133,6 +135,16 @@ def number(fields: Mapping[str, Any], name: str, default: float | None) -> float
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
         raise FieldError(name, f"{name} must be a number")
+    return value
+
+
+def _names(fields: Mapping[str, Any], name: str) -> list[str] | None:
+    """A list of strings, or None."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise FieldError(name, f"{name} must be a list of strings")
     return value
 
 

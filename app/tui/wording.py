@@ -66,7 +66,7 @@ def version_name(version: int | None) -> str:
 def meta_line(entry: ThreadMessage) -> Content:
     """The line under a reply: version, speed, rating, what became of it, siblings."""
     message = entry.message
-    parts: list[Content] = [Content(_answered_by(entry))]
+    parts: list[Content] = [Content(entry.elsewhere or _answered_by(entry))]
     if "extends" in message.sampler:
         parts.append(Content("goes on from the cut one beside it"))
     speed = message.timings.get("tokens_per_second")
@@ -226,6 +226,9 @@ def welcome(latest: Conversation | None) -> Content:
 
 def went_live(serving: Serving) -> str:
     """The notice that another version answers from now on."""
+    if serving.why is not None:
+        name = "The base model" if serving.adapter is None else serving_name(serving)
+        return f"{name} answers again: {serving.why}. F3 shows the versions."
     if serving.adapter is None:
         return "The base model answers from now on"
     taught = len(serving.adapter.units)
@@ -235,6 +238,11 @@ def went_live(serving: Serving) -> str:
         else ": it learned from one of your replies"
     )
     return f"v{serving.adapter.version} is live{learned}. F3 shows what, F9 goes back."
+
+
+def asks(question: str) -> str:
+    """The notice that learning stopped by itself."""
+    return f"Learning has stopped: {question}"
 
 
 def adapter_state(adapter: Adapter, serving: bool, pinned: bool) -> Content:

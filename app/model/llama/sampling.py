@@ -129,7 +129,7 @@ def generate(
     every evaluation. Raises ContextOverflow when prompt and reply do not fit.
     """
     context.truncate(0, 0)
-    _evaluate_prompt(context, prompt, 0, 0, between)
+    evaluate_prompt(context, prompt, 0, 0, between)
     sampler = Sampler(settings, context.model.vocab)
     try:
         for position in range(len(prompt), len(prompt) + max_tokens):
@@ -191,13 +191,17 @@ def _first_tokens(
     for seq, (prompt, sampler) in enumerate(zip(prompts, samplers, strict=True)):
         if seq and shared:
             context.copy_prefix(0, seq, shared)
-        _evaluate_prompt(context, prompt, shared if seq else 0, seq, between)
+        evaluate_prompt(context, prompt, shared if seq else 0, seq, between)
         yield sampler.sample(context)
 
 
-def _evaluate_prompt(
+def evaluate_prompt(
     context: LlamaContext, prompt: Sequence[int], start: int, seq: int, between: Callable[[], None]
 ) -> None:
+    """Read a prompt from its token ``start`` on, batch by batch; the tokens before that are in the cache.
+
+    `between` runs before every evaluation. Raises ContextOverflow when the prompt does not fit.
+    """
     step = context.settings.n_batch
     for position in range(start, len(prompt), step):
         between()
