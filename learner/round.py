@@ -26,7 +26,8 @@ from app.model import catalogue, convert
 from app.model.catalogue import ModelFile
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer
-from learner import examples, hints, ledger
+from learner import device, examples, hints, ledger
+from learner.contexts import load_served
 from learner.demonstrations import Demonstrator
 from learner.examples import Example
 from learner.teacher import Teacher
@@ -40,6 +41,7 @@ from store.types import AdapterState, RunOutcome, RunState, Trigger, UnitState, 
 from store.units import Unit
 
 if TYPE_CHECKING:
+    from learner.device import Device
     from learner.gate import Verdict
     from learner.trainer import Metrics
 
@@ -122,7 +124,7 @@ class Round:
                 return self._nothing([])
             waiting, earlier = again.waiting, again.learned
             self._relearned = earlier
-        with closing(LlamaModel.load(convert.served_form(base))) as served:
+        with closing(load_served(convert.served_form(base))) as served:
             system_prompt = settings.get(self._store, settings.SYSTEM_PROMPT)
             renderer = Renderer(served.vocab, served.chat_template, system_prompt)
             with self._step(RunState.PREPARING):
@@ -204,13 +206,14 @@ class Round:
 
     def _learn(self, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> RunOutcome:
         """Train, export, test, and publish or refuse."""
-        candidate, verdict = self._train_and_test(base, served, renderer, lesson)
-        gc.collect()
+        with device.chosen(self._store) as place, self._yielding.on(place):
+            candidate, verdict = self._train_and_test(place, base, served, renderer, lesson)
+            gc.collect()
         with self._step(RunState.PUBLISHING):
             return self._decide(candidate, verdict)
 
     def _train_and_test(
-        self, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson
+        self, place: Device, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson
     ) -> tuple[Adapter, Verdict]:
         """The part that needs the training libraries and gigabytes; all of them end with it."""
         with self._step(RunState.TRAINING):
@@ -221,13 +224,15 @@ class Round:
             self._tell(RunState.TRAINING, 0.0, "loading the weights")
             anchors = [served.vocab.encode(text, special=False) for text in reference.ANCHOR_PASSAGES]
             told = partial(self._tell, RunState.TRAINING)
-            trainer = Trainer(weights.load_base(base), recipe, anchors, self._yielding, told)
+            network = place.place(weights.load_base(base))
+            trainer = Trainer(network, recipe, anchors, self._yielding, told)
             serving = adapters.active(self._store, base.base_hash)
             held_out = lesson.tests
-            before = self._before(trainer.model, held_out, serving.adapter)
-            # When to stop is measured from the base, where the round starts: what is trained must not depend on what
-            # happens to serve meanwhile.
-            start = before if serving.adapter is None else self._before(trainer.model, held_out, None)
+            with self._yielding.inside(decoder_layers(trainer.model)):
+                before = self._before(trainer.model, held_out, serving.adapter)
+                # When to stop is measured from the base, where the round starts: what is trained must not depend on
+                # what happens to serve meanwhile.
+                start = before if serving.adapter is None else self._before(trainer.model, held_out, None)
 
             def gains(since: list[float]) -> list[float]:
                 now = [gate.preference(trainer.model, example) for example in held_out]
