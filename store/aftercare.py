@@ -143,7 +143,8 @@ def _replies(store: Store, base_hash: str) -> list[_Reply]:
     kinds = ", ".join("?" * len(_OBJECTS))
     rows = store.conn.execute(
         f"""
-        SELECT latest.created, latest.adapter, latest.context_items, units.id IS NOT NULL AND units.kind IN ({kinds}) AS objected
+        SELECT latest.created, latest.adapter, latest.context_items,
+          units.id IS NOT NULL AND units.kind IN ({kinds}) AS objected
         FROM (SELECT rowid AS place, * FROM messages ORDER BY rowid DESC LIMIT ?) AS latest
         LEFT JOIN units ON units.message = latest.id
           AND NOT (units.state = ? AND coalesce(units.reason, '') IN (?, ?))

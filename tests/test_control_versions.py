@@ -77,7 +77,9 @@ def again(store: Store, change: Change) -> Change:
     return found
 
 
-def test_what_was_objected_to_is_over_for_the_controller_and_counts_as_a_failure(store: Store, host: Store) -> None:
+def test_what_was_objected_to_is_over_for_the_controller_and_counts_as_a_failure(
+    store: Store, host: Store
+) -> None:
     controller = Controller()
     change = learned(store, host, controller, "one")
     objected(store, change.adapter, 20)
@@ -107,10 +109,14 @@ def test_one_bad_version_is_not_blamed_on_the_one_before(store: Store, host: Sto
     assert serving(store) == first.adapter
     assert again(store, first).stage(WORDING) is Stage.TRYING
     assert again(store, second).stage(WORDING) is Stage.UNDONE
-    assert [each.choice["action"] for each in decisions.list_(store) if each.choice["action"] == Action.ROLLBACK] == []
+    assert [
+        each.choice["action"] for each in decisions.list_(store) if each.choice["action"] == Action.ROLLBACK
+    ] == []
 
 
-def test_what_the_controller_takes_back_is_said_and_the_watch_leaves_the_rest(store: Store, host: Store) -> None:
+def test_what_the_controller_takes_back_is_said_and_the_watch_leaves_the_rest(
+    store: Store, host: Store
+) -> None:
     controller = Controller()
     first = learned(store, host, controller, "one")
     second = learned(store, host, controller, "two")
@@ -206,7 +212,9 @@ def test_objections_to_a_version_are_not_an_items_on_trial(store: Store, host: S
 
 
 @pytest.mark.parametrize("by", ["watch", "controller"])
-def test_what_a_rule_took_back_is_given_back_by_undo_and_then_stays(store: Store, host: Store, by: str) -> None:
+def test_what_a_rule_took_back_is_given_back_by_undo_and_then_stays(
+    store: Store, host: Store, by: str
+) -> None:
     controller = Controller()
     change = learned(store, host, controller, "one")
     worse(store, change.adapter, 14)
