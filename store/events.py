@@ -123,6 +123,15 @@ def insert(
     return event
 
 
+def repaired(store: Store, message: str) -> bool:
+    """Whether a guard changed a reply: then its tokens are not those of its text."""
+    row = store.conn.execute(
+        "SELECT harness FROM events WHERE message = ? AND kind = ?", (message, EventKind.MODEL_CALL)
+    ).fetchone()
+    found = json.loads(row["harness"]).get("guards", ()) if row is not None else ()
+    return any(each["repaired"] for each in found)
+
+
 def kind_of(role: Role) -> EventKind:
     """The kind of step that a message with this role is, where no model wrote it here."""
     if role is Role.USER:

@@ -147,6 +147,18 @@ def test_every_attempt_and_every_dressed_prompt_replays(home: Home, host: HostCl
     service.close()
 
 
+def test_a_cut_reply_goes_on_from_what_was_shown_of_it(host: HostClient, store: Store) -> None:
+    item = guard(store, "length", words=2)
+    sampler = {"temperature": 0.0, "max_tokens": 4}
+    *_, cut = host.turn(TurnRequest(text="echo one two three four five", sampler=sampler))
+    assert isinstance(cut, Done)
+    assert (cut.text, cut.finish_reason) == ("one two…", "length")
+    items.switch(store, item.id, ItemState.OFF)
+    *_, longer = host.turn(TurnRequest(extend=cut.message, sampler={"temperature": 0.0, "max_tokens": 3}))
+    assert isinstance(longer, Done)
+    assert longer.text.startswith("one two…")
+
+
 def test_named_items_hold_in_place_of_the_active_ones(host: HostClient, store: Store) -> None:
     guard(store, "must_end_with", text="Over.")
     tried = guard(store, "length", words=1)
