@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from store import erasure, events, settings
+from store import erasure, events, settings, textindex
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
@@ -416,9 +416,11 @@ def delete(store: Store, conversation: str) -> None:
         mine = connection.execute(
             "SELECT id FROM messages WHERE conversation = ?", (conversation,)
         ).fetchall()
-        erasure.delete_messages(connection, [row["id"] for row in mine])
+        gone = [row["id"] for row in mine]
+        parts = textindex.parts_of(connection, gone)
+        erasure.delete_messages(connection, gone)
         connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
-    erasure.clean_index(store)
+    erasure.clean_index(store, parts)
     erasure.empty_log(store)
 
 

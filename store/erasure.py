@@ -14,9 +14,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from store import textindex
 from store.db import Store
 from store.errors import HomeError
 from store.quotes import Quotes
@@ -127,7 +128,7 @@ def delete_everything(connection: sqlite3.Connection) -> None:
         for table in _EMPTIED:
             connection.execute(f"DELETE FROM {table}")
     # With no content left, the index that is made anew is an empty one.
-    connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('rebuild')")
+    textindex.rebuild(connection)
 
 
 def scrub_quotes(connection: sqlite3.Connection, quotes: Quotes) -> int:
@@ -171,10 +172,10 @@ def _without_triggers(connection: sqlite3.Connection, table: str) -> Iterator[No
         connection.execute(trigger["sql"])
 
 
-def clean_index(store: Store) -> None:
-    """Take deleted texts out of the full-text index: they stay in its segments until these are merged."""
+def clean_index(store: Store, parts: Iterable[int]) -> None:
+    """Take deleted texts out of parts of the full-text index: they stay in its segments until these are merged."""
     with store.write() as connection:
-        connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('optimize')")
+        textindex.clean(connection, parts)
 
 
 def clean_file(store: Store, texts: Sequence[str] | None) -> None:
@@ -195,7 +196,7 @@ def rewrite(store: Store) -> None:
     store.conn.execute("VACUUM")
     # Row numbers may change, and the index goes by them.
     with store.write() as connection:
-        connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('rebuild')")
+        textindex.rebuild(connection)
     empty_log(store)
 
 
@@ -227,10 +228,8 @@ def _left(store: Store, texts: Sequence[str]) -> bool:
 
 def _said_elsewhere(store: Store, needle: bytes) -> bool:
     """Whether a message that stays says the same: then finding it means nothing."""
-    text = needle.decode(errors="ignore")
-    phrase = '"' + text.replace('"', '""').replace("\x00", "") + '"'
-    found = store.conn.execute("SELECT 1 FROM messages_fts WHERE messages_fts MATCH ? LIMIT 1", (phrase,))
-    return found.fetchone() is not None
+    text = needle.decode(errors="ignore").replace("\x00", "")
+    return textindex.holds(store.conn, textindex.quoted(text))
 
 
 def clean_logs(store: Store, quotes: Quotes) -> int:

@@ -16,16 +16,18 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from store import adapters, conversations, decisions, erasure, items, units
+from store import adapters, conversations, decisions, erasure, items, textindex, units
 from store.adapters import Adapter, Moved
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
 from store.types import AdapterState, ForgetState, ItemState, Role, Scope, SignalKind, SignalSource, UnitKind
 
+_MAKING = timedelta(hours=1)
 SAW_IT = "it saw what the owner asked to forget"
 TO_BE_FORGOTTEN = "the owner asked to forget it"
 
@@ -49,7 +51,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know."""
+    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know.
+
+    ``backups`` hold it; ``unreached`` are those of them that forgetting cannot write anew, with the reason.
+    """
 
     scope: Scope
     target: str | None
@@ -63,6 +68,7 @@ class Preview:
     serving: str | None
     retrain: bool
     backups: list[str]
+    unreached: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,9 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
     moving = [base for base in {each.base_hash for each in tainted} if _serves(store, base) in ids]
     after = adapters.newest_sound(store, moving[0], ids) if moving else None
     counts = counted(store, item)
-    paths = store.conn.execute("SELECT path FROM backups ORDER BY created")
+    paths = store.conn.execute(
+        "SELECT path FROM backups WHERE created >= ? ORDER BY created", (_since(store.conn, item),)
+    )
     return Preview(
         scope=scope,
         target=target,
@@ -127,6 +135,7 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
         serving=after.id if after else None,
         retrain=bool(moving) and scope not in (Scope.ALL, Scope.ADAPTER),
         backups=[row["path"] for row in paths],
+        unreached={},
     )
 
 
@@ -181,6 +190,8 @@ def request(store: Store, scope: Scope, target: str | None) -> Forgetting:
             "item": {**asdict(item), "messages": list(item.messages), "items": list(item.items)},
             "counts": counted(store, item),
             "taught": bool(_units(connection, item)),
+            "parts": textindex.parts_of(connection, item.messages),
+            "since": _since(connection, item),
             "steps": {},
         }
         for unit in _units(connection, item):
@@ -216,7 +227,9 @@ def carry_over(live: Store, copy: Store) -> None:
         with copy.write() as connection:
             connection.execute("INSERT OR REPLACE INTO backups VALUES (?, ?)", (row["path"], row["created"]))
     for each in reversed(list_(live, -1)):
-        if each.id in known or each.scope is Scope.ALL:
+        # Each restore asks again for what it brings back, so one thing may have several receipts.
+        again = (each.scope, each.target) in [(asked.scope, asked.target) for asked in open_(copy)]
+        if each.id in known or each.scope is Scope.ALL or again:
             continue
         wanted = json.dumps([*each.plan["item"]["messages"], each.target])
         there = copy.conn.execute(
@@ -347,6 +360,22 @@ def _forget_its_lessons(store: Store, adapter: str) -> None:
     for unit in units.queue_lost(store):
         if adapter in [use.adapter for use in units.uses(store, unit)]:
             units.refuse(store, unit, f"its adapter v{version} was forgotten")
+
+
+def _since(connection: sqlite3.Connection, item: Item) -> str:
+    """When the first of it was said or made: what was backed up before does not hold it.
+
+    A backup has the time at which its making began, and it takes what comes in the meantime along.
+    """
+    if item.scope is Scope.ADAPTER:
+        query, values = "SELECT created FROM adapters WHERE id = ?", str(item.target)
+    else:
+        query = "SELECT min(created) FROM messages WHERE id IN (SELECT value FROM json_each(?))"
+        values = json.dumps(item.messages)
+    row = connection.execute(query, (values,)).fetchone()
+    if row is None or row[0] is None:
+        return ""
+    return (datetime.fromisoformat(row[0]) - _MAKING).astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _serves(store: Store, base_hash: str) -> str | None:

@@ -22,9 +22,9 @@ def new_id(kind: str) -> str:
     return kind + "".join(_DIGITS[(bits >> shift) & 31] for shift in range(0, 50, 5))
 
 
-def now() -> str:
-    """The present as ISO 8601 UTC with microseconds: sorts as text."""
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
+def now(shift: float = 0.0) -> str:
+    """The present, or ``shift`` seconds from it, as ISO 8601 UTC with microseconds: sorts as text."""
+    return datetime.fromtimestamp(time.time() + shift, UTC).isoformat(timespec="microseconds")
 
 
 def resolve(store: Store, table: str, prefix: str) -> str:

@@ -188,6 +188,39 @@ def m005_items(db: Database) -> None:
     db.execute("PRAGMA user_version = 5")
 
 
+@migrations()
+def m006_full_text_index_in_parts(db: Database) -> None:
+    """The full-text index in four parts, told by a conversation's id (see `store.textindex`)."""
+    for event in ("insert", "delete", "update"):
+        db.execute(f"DROP TRIGGER messages_fts_{event}")
+    db.execute("DROP TABLE messages_fts")
+    for part in range(4):
+        table = f"messages_fts_{part}"
+        there = "unicode(substr({}conversation, -1)) % 4 = " + str(part)
+        db.execute(
+            f"CREATE VIEW messages_part_{part} AS "
+            f"SELECT rowid AS number, text FROM messages WHERE {there.format('')}"
+        )
+        db.execute(
+            f"CREATE VIRTUAL TABLE {table} USING fts5(text, content='messages_part_{part}', "
+            "content_rowid='number', tokenize='trigram')"
+        )
+        put = f"INSERT INTO {table} (rowid, text) VALUES (NEW.rowid, NEW.text);"
+        take = f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', OLD.rowid, OLD.text);"
+        for event, row, what in (
+            ("insert", "NEW", put),
+            ("delete", "OLD", take),
+            ("update", "NEW", f"{take} {put}"),
+        ):
+            when = "UPDATE OF text" if event == "update" else event.upper()
+            db.execute(
+                f"CREATE TRIGGER {table}_{event} AFTER {when} ON messages WHEN {there.format(row + '.')} "
+                f"BEGIN {what} END"
+            )
+        db.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
+    db.execute("PRAGMA user_version = 6")
+
+
 def _indexes_for_long_histories(db: Database) -> None:
     """What the chat asks for all the time, answered without reading all there ever was.
 

@@ -21,7 +21,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, units, warm
+from store import (
+    adapters,
+    conversations,
+    decisions,
+    erasure,
+    forgetting,
+    runs,
+    settings,
+    textindex,
+    units,
+    warm,
+)
 from store.db import Store
 from store.errors import HomeLocked, NotFound
 from store.exchange import cleansing
@@ -264,7 +275,8 @@ def _without_learner(home: Home) -> Iterator[None]:
 def _index(work: _Work) -> None:
     """Take the texts out of the full-text index."""
     if work.scope in (Scope.MESSAGE, Scope.CONVERSATION):
-        erasure.clean_index(work.store)
+        # A request that an earlier version left behind does not say which.
+        erasure.clean_index(work.store, work.plan.get("parts", range(textindex.PARTS)))
 
 
 def _file(work: _Work) -> None:
@@ -297,12 +309,18 @@ def _backups(work: _Work) -> None:
     """Take it out of the backups that were made, where they still are."""
     store = work.store
     with taking_turns(store.home.backup_lock):
-        listed = [row["path"] for row in store.conn.execute("SELECT path FROM backups ORDER BY created")]
-        outcomes = [{"path": path, "outcome": str(_cleanse(work, Path(path)))} for path in listed]
-        work.plan["backups"] = outcomes
+        listed = store.conn.execute("SELECT path, created FROM backups ORDER BY created").fetchall()
+        work.plan["backups"] = [_cleansed(work, row["path"], row["created"]) for row in listed]
         if work.scope is Scope.ALL:
             with store.write() as connection:
                 connection.execute("DELETE FROM backups")
+
+
+def _cleansed(work: _Work, path: str, created: str) -> dict[str, Any]:
+    """What became of one backup. ``holds``: it was made when the item was there, and could not be reached."""
+    outcome = _cleanse(work, Path(path))
+    holds = not outcome.reached and created >= work.plan.get("since", "")
+    return {"path": path, "outcome": str(outcome), "holds": holds}
 
 
 def _cleanse(work: _Work, path: Path) -> Cleansed:

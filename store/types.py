@@ -215,6 +215,7 @@ class Actor(StrEnum):
     GATE = "gate"
     OWNER = "owner"
     HOST = "host"
+    WATCH = "watch"
 
 
 class EventKind(StrEnum):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -30,7 +31,7 @@ from pathlib import Path
 from app.harness.recall import without_block
 from app.host.client import HostClient, running_host, stop_host
 from app.host.jobs import Sampling
-from app.host.runtime import BrokenOff, ModelInfo
+from app.host.runtime import STEPS, BrokenOff, ModelInfo
 from app.model.renderer import Fitted, Renderer, Turn
 from store.errors import AdapterFileError
 from store.home import Home
@@ -125,7 +126,9 @@ class ScriptedRuntime:
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         if turns[-1].content.startswith("unfit"):
             raise RuntimeError(f"cannot fit {turns[-1].content!r}")
-        return self.renderer.fit(turns, self.info.context, reserve)
+        return self.renderer.fit(
+            turns, self.info.context, reserve, max((self.info.context - reserve) // STEPS, 1)
+        )
 
     def continuation(self, text: str) -> list[int]:
         return self.renderer.unfinished(text)
@@ -188,11 +191,11 @@ class ScriptedLane:
     def proceed(self) -> None:
         self.interrupted.clear()
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> ScriptedSampler:
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> ScriptedSampler:
         self.runtime.samplings.append(sampling)
-        self.runtime.grammars.append(grammar)
+        self.runtime.grammars.append(grammar if after is None else f"after {after}: {grammar}")
         self.runtime.drawn_from.append((list(self.held[self.last]), list(self.computed_in[self.last])))
-        return ScriptedSampler(self, grammar)
+        return ScriptedSampler(self, self.runtime.grammars[-1])
 
     def truncate(self, sequence: int, length: int) -> None:
         del self.held[sequence][length:]
@@ -278,13 +281,20 @@ class ScriptedLane:
         elif command == "turns":
             yield str(turns).encode()
         elif command in _PACE:
-            yield from _numbers(command, int(rest or 10**9), self.runtime.pause)
+            yield from _numbers(command, _first_number(rest), self.runtime.pause)
         else:
             yield from _words(f"You said: {asked}")
 
 
 _TICK = 0.01
+_ENDLESS = 10**9
 _PACE = {"count": 0.0, "slow": 0.05, "hang": 1.0, "forever": 0.002, "fail": 0.0, "memory": 0.0}
+
+
+def _first_number(text: str) -> int:
+    """The first number after a command: messages of one role are joined, so more may follow. Endless without one."""
+    found = re.search(r"\d+", text)
+    return int(found[0]) if found else _ENDLESS
 
 
 def _numbers(command: str, count: int, pause: Callable[[float], None]) -> Iterator[bytes]:

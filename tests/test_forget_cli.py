@@ -60,7 +60,9 @@ def test_paused_learning_does_not_keep_the_command_waiting(
     assert "mynah learn resume" in err
 
 
-def test_a_memory_that_is_not_there_cannot_be_forgotten(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_memory_that_is_not_there_cannot_be_forgotten(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["forget", "memory", "x1"]) == 3
     assert "no memory" in capsys.readouterr().err
 

@@ -22,6 +22,10 @@ from store.errors import Interrupted, MynahError
 from store.forgetting import Forgetting, Preview
 from store.types import ForgetState, RunOutcome, Scope
 
+_STILL_HOLDS = (
+    "; it still holds this: delete it where it is (put back with `mynah restore`, it forgets this again)"
+)
+_KINDS = {Scope.MESSAGE: Kind.MESSAGE, Scope.CONVERSATION: Kind.CONVERSATION, Scope.ADAPTER: Kind.ADAPTER}
 _KINDS = {
     Scope.MESSAGE: Kind.MESSAGE,
     Scope.CONVERSATION: Kind.CONVERSATION,
@@ -178,7 +182,10 @@ def _undone(planned: Preview) -> Iterator[str]:
     if planned.retrain:
         yield "what else they had learned is learned anew, without it"
     for path in planned.backups:
-        yield f"backup {path} is {'deleted' if planned.scope is Scope.ALL else 'written anew without it'}"
+        if path in planned.unreached:
+            yield f"backup {path}: {planned.unreached[path]}{_STILL_HOLDS}"
+        else:
+            yield f"backup {path} is {'deleted' if planned.scope is Scope.ALL else 'written anew without it'}"
     if planned.scope is Scope.ALL:
         yield "kept: settings that say how Mynah runs; not the system prompt and the words to redact"
 
@@ -195,7 +202,7 @@ def _lines(asked: Forgetting) -> Iterator[str]:
         after = "the base model" if moved["after"] is None else f"v{moved['after_version']}"
         yield f"{after} took over from v{moved['before_version']}"
     for backup in asked.plan.get("backups", []):
-        yield f"backup {backup['path']}: {backup['outcome']}"
+        yield f"backup {backup['path']}: {backup['outcome']}{_STILL_HOLDS if backup.get('holds') else ''}"
     yield from _retraining(asked)
 
 
@@ -225,6 +232,7 @@ def _planned(planned: Preview) -> dict[str, Any]:
         "serving": planned.serving,
         "retrain": planned.retrain,
         "backups": planned.backups,
+        "unreached": planned.unreached,
     }
 
 

@@ -19,6 +19,7 @@ class Kind(StrEnum):
     MESSAGE = "messages"
     ADAPTER = "adapters"
     FORGETTING = "forgettings"
+    DECISION = "decisions"
     ITEM = "items"
 
 

@@ -23,12 +23,13 @@ class TurnRequest:
     ``continue_from`` alone answers that user message; with ``text`` it is the message under which the text is
     put, which makes a branch. ``edit`` is the owner's message that ``text`` is put beside. ``extend`` names a reply
     that was cut: the new one beside it begins with the same tokens and goes on. ``sampler`` may hold temperature,
-    top_p, top_k, repeat_penalty, seed and max_tokens; the rest is the host's default. With ``incognito`` nothing is
-    kept, so the earlier turns come along with the request. ``base`` or an ``adapter`` id answers with that instead
-    of what serves; ``aside`` lets every other request go first. ``items`` are the ids of the memories, rules and guards
-    that hold for this turn, in the place of those that are active, of which none do for ``base``, an ``adapter`` or an
-    ``aside``, and no memory does in incognito. ``typed``: the text came from a keyboard, so that what it states of its
-    writer may be remembered. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
+    top_p, top_k, the three penalties, seed and max_tokens; the rest is the host's default. With ``incognito`` nothing
+    is kept, so the earlier turns come along with the request. ``base`` or an ``adapter`` id answers with that instead
+    of what serves, and ``strength`` (0 to 1) at that instead of the owner's choice; ``aside`` lets every other request
+    go first. ``items`` are the ids of the memories, rules and guards that hold for this turn, in the place of those
+    that are active, of which none do for ``base``, an ``adapter`` or an ``aside``, and no memory does in incognito.
+    ``typed``: the text came from a keyboard, so that what it states of its writer may be remembered. ``source`` names
+    the kind of client (chat, cli) that a new conversation is listed with.
     """
 
     text: str | None = None
@@ -42,6 +43,7 @@ class TurnRequest:
     incognito_turns: list[dict[str, str]] = field(default_factory=list)
     base: bool = False
     adapter: str | None = None
+    strength: float | None = None
     aside: bool = False
     source: str = "chat"
     items: list[str] | None = None
@@ -66,7 +68,10 @@ class Queued:
 
 @dataclass(frozen=True)
 class Started:
-    """The reply begins. ``message`` is its row, and ``job`` its handle for `stop`, also when nothing is kept."""
+    """The reply begins. ``message`` is its row, and ``job`` its handle for `stop`, also when nothing is kept.
+
+    ``left_out``: earlier messages that did not fit, the first ``summarised`` of which the model was told in short.
+    """
 
     job: str
     conversation: str | None
@@ -74,6 +79,7 @@ class Started:
     message: str | None
     adapter: str | None
     left_out: int = 0
+    summarised: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from app.host.jobs import Job, Priority, Serve
 from app.host.model_names import Served, UnknownModel
 from app.host.openai_request import Call, call_of
 from app.host.openapi import description
-from app.host.reply_parts import ReplyParts
+from app.host.reply_parts import ReplyParts, Said
 from app.host.requests import FieldError, number, text
 from app.host.sse import EventChannel, EventResponse, hung_up
 from app.model.renderer import Turn
@@ -130,6 +130,7 @@ async def _chat(host: Host, request: Request) -> Response:
         likeliest=call.likeliest,
         stops=call.stops,
         grammar=call.grammar,
+        grammar_after=call.grammar_after,
         harness=_harness(call, served),
     )
     channel = EventChannel()
@@ -202,14 +203,19 @@ async def _whole(request: Request, reply: _Reply) -> Response:
 
 async def _lines(reply: _Reply, first: TurnEvent | None) -> AsyncIterator[str | None]:
     head, parts, asks_usage = reply.head(None), reply.parts(), reply.call.include_usage
+    said = SaidLines(head, asks_usage)
     scored: tuple[Scored, ...] = ()
     async for event in _chain(first, reply.channel.events()):
         if isinstance(event, Started):
             head = reply.head(event)
+            said = SaidLines(head, asks_usage)
             yield _json(wire.chunk(head, {"role": "assistant", "content": ""}, None, asks_usage))
         elif isinstance(event, Token):
             scored += event.scored
             for part in parts.feed(event.text):
+                if isinstance(part, Said) and not scored:
+                    yield said.line(part.text)
+                    continue
                 yield _json(wire.chunk(head, wire.delta(head, part), None, asks_usage, scored))
                 scored = ()
         elif isinstance(event, Done):
@@ -225,6 +231,19 @@ async def _lines(reply: _Reply, first: TurnEvent | None) -> AsyncIterator[str | 
             yield _json(wire.error_body(event.message, kind=kind, code=code))
         elif event is None:
             yield None
+
+
+class SaidLines:
+    """The chunks of plain text, of which only the text differs: to write the rest anew costs as much as sending it."""
+
+    def __init__(self, head: wire.Head, asks_usage: bool) -> None:
+        line = _json(wire.chunk(head, {"content": ""}, None, asks_usage))
+        self._before, empty, self._after = line.partition('"delta":{"content":""')
+        self._before += empty[:-2]
+
+    def line(self, text: str) -> str:
+        """The line of one piece of text."""
+        return f"{self._before}{json.dumps(text, ensure_ascii=False)}{self._after}"
 
 
 async def _chain(

@@ -23,7 +23,7 @@ from app.host.capture import read
 from app.host.core import Ask, Author, Host, Keep
 from app.host.door import Access, Door, body_of, status_of
 from app.host.events import TurnRequest, to_wire
-from app.host.jobs import Exactly, Priority, Serve
+from app.host.jobs import AtStrength, Exactly, Priority, Serve, Weights
 from app.host.openai_wire import error_body
 from app.host.replaying import replay
 from app.host.requests import limits, text, turn_request
@@ -107,9 +107,11 @@ async def _turn(host: Host, request: Request) -> Response:
     return EventResponse(lines, job.cancelled.set)
 
 
-def _wanted(turn: TurnRequest) -> Serve | Exactly:
+def _wanted(turn: TurnRequest) -> Weights:
     if turn.adapter is not None:
-        return Exactly(turn.adapter, 1.0)
+        return Exactly(turn.adapter, 1.0 if turn.strength is None else turn.strength)
+    if turn.strength is not None:
+        return AtStrength(turn.strength)
     return Serve.BASE if turn.base else Serve.ACTIVE
 
 

@@ -37,6 +37,10 @@ class ChatView(OpenConversation):
     BINDINGS: ClassVar[list[BindingType]] = [command.binding for command in CONVERSATION if command.keys]
 
     @dataclass
+    class Asked(Message):
+        """A reply is wanted: whatever else the model does can wait. It may be over when this is heard."""
+
+    @dataclass
     class Answering(Message):
         """The host spoke: it is up, whatever was thought before."""
 
@@ -64,6 +68,11 @@ class ChatView(OpenConversation):
     def busy(self) -> frozenset[str]:
         """The conversations in which a reply is being written."""
         return frozenset(turn.conversation for turn in self._replies.live if turn.conversation)
+
+    @property
+    def answering(self) -> bool:
+        """Whether a reply is wanted or being written, in a conversation that is stored already or not."""
+        return bool(self._replies.live)
 
     @on(Composer.Submitted)
     async def _send(self, event: Composer.Submitted) -> None:
@@ -153,6 +162,7 @@ class ChatView(OpenConversation):
         turn.view.say(turn.remark)
         self.transcript.anchor()
         self._replies.start(turn)
+        self.post_message(self.Asked())
         self.post_message(self.Changed())
 
     @on(TurnProgress)
