@@ -123,13 +123,17 @@ def insert(
     return event
 
 
-def repaired(store: Store, message: str) -> bool:
-    """Whether a guard changed a reply: then its tokens are not those of its text."""
+def guard_verdicts(store: Store, message: str) -> list[dict[str, Any]]:
+    """What each guard came to on a reply; see `app.harness.guards.Finding.record`."""
     row = store.conn.execute(
         "SELECT harness FROM events WHERE message = ? AND kind = ?", (message, EventKind.MODEL_CALL)
     ).fetchone()
-    found = json.loads(row["harness"]).get("guards", ()) if row is not None else ()
-    return any(each["repaired"] for each in found)
+    return list(json.loads(row["harness"]).get("guards", ())) if row is not None else []
+
+
+def repaired(store: Store, message: str) -> bool:
+    """Whether a guard changed a reply: then its tokens are not those of its text."""
+    return any(each["repaired"] for each in guard_verdicts(store, message))
 
 
 def kind_of(role: Role) -> EventKind:
