@@ -130,6 +130,7 @@ WRITING: tuple[tuple[str, str], ...] = (
     ("PgUp, PgDn", "scroll"),
     ("Esc", "stop the reply; what was said so far is kept"),
     ("^C", "stop the reply; twice with none running, quit"),
+    ("^Z", "to the shell, and `fg` comes back; Alt+Z takes back what was typed"),
 )
 
 
