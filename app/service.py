@@ -79,6 +79,7 @@ class ThreadMessage:
     sibling: int
     siblings: list[str]
     verdict: Verdict | None = None
+    seen: str | None = None
 
 
 @dataclass(frozen=True)
@@ -513,6 +514,7 @@ class Service(Insight, Composing, Models):
             sibling=beside.index(message.id),
             siblings=beside,
             verdict=verdict,
+            seen=None if verdict is None else verdicts.noted(store, message.id),
         )
 
     def _taught(self, unit: Unit, use: UnitUse) -> Taught:
