@@ -12,27 +12,32 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.composing import Composing
+from app.governing import Governing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
+from app.knowing import Knowing
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
 from app.models import Models
+from app.strengths import Strengths
 from store import (
     adapters,
     consent,
     conversations,
     forgetting,
     ids,
+    provenance,
     purging,
     runs,
     search,
     settings,
     signals,
+    steering,
     units,
     verdicts,
 )
@@ -69,7 +74,10 @@ END_REPLY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ThreadMessage:
-    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base."""
+    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base.
+
+    ``elsewhere`` names who wrote a reply that was not written here.
+    """
 
     message: Message
     version: int | None
@@ -80,6 +88,7 @@ class ThreadMessage:
     siblings: list[str]
     verdict: Verdict | None = None
     seen: str | None = None
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,8 @@ class LearningStatus:
     run: Run | None
     last: Run | None
     usual: float | None = None
+    asks: str | None = None
+    """What learning stopped for by itself and asks the owner."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +154,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing, Models):
+class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:
@@ -294,11 +305,14 @@ class Service(Insight, Composing, Models):
             run=open_runs[0] if open_runs else None,
             last=last,
             usual=self.usual_seconds(),
+            asks=settings.get(store, settings.LEARNING_ASKS),
         )
 
     def learn_now(self) -> Run:
         """Ask for a learning run and wake the learner. Asking twice before it starts is one run."""
         store = self.store
+        # The owner's word: what a decision had left out is learned too.
+        steering.release(store)
         if not units.waiting(store) and not units.unjudged(store, 1) and not runs.open_(store):
             run = runs.request(store, Trigger.MANUAL)
             runs.finish(store, run.id, RunOutcome.NOTHING_TO_LEARN, _nothing_to_learn(units.refused(store)))
@@ -345,6 +359,8 @@ class Service(Insight, Composing, Models):
     def pause_learning(self, paused: bool) -> None:
         """Stop runs from starting, or let them start again. A run under way is not cut off."""
         settings.put(self.store, settings.LEARNING_PAUSED, paused)
+        if not paused:
+            settings.put(self.store, settings.LEARNING_ASKS, None)
 
     def runs(self, limit: int = 50) -> list[Run]:
         """Past and present learning runs, newest first."""
@@ -414,7 +430,18 @@ class Service(Insight, Composing, Models):
 
     def forget_preview(self, scope: Scope, target: str | None) -> Preview:
         """What a request to forget would undo, without doing it."""
-        return forgetting.preview(self.store, scope, target)
+        from store.exchange.cleansing import Cleansed, foresee
+
+        planned = forgetting.preview(self.store, scope, target)
+        foreseen = {path: foresee(self.home, Path(path)) for path in planned.backups}
+        # To delete a file nobody needs its passphrase.
+        lost = (
+            [Cleansed.MISSING]
+            if scope is Scope.ALL
+            else [outcome for outcome in Cleansed if not outcome.reached]
+        )
+        unreached = {path: str(outcome) for path, outcome in foreseen.items() if outcome in lost}
+        return replace(planned, unreached=unreached)
 
     def forget(self, scope: Scope, target: str | None) -> Forgetting:
         """Forget: when this returns, nothing that saw it is served and it is erased; retraining may go on.
@@ -515,6 +542,7 @@ class Service(Insight, Composing, Models):
             siblings=beside,
             verdict=verdict,
             seen=None if verdict is None else verdicts.noted(store, message.id),
+            elsewhere=provenance.author_elsewhere(store, message.id),
         )
 
     def _taught(self, unit: Unit, use: UnitUse) -> Taught:

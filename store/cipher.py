@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 FROM_ENVIRONMENT = "MYNAH_PASSPHRASE"
+OF_BACKUP = "MYNAH_BACKUP_PASSPHRASE"
+"""Holds the passphrase of a backup that was made under another one than the home has now."""
+
 KEY_VARIABLE = "MYNAH_KEY_FD"
 """Names the descriptor that a child reads its key from."""
 
@@ -197,13 +200,65 @@ def unlock(path: Path) -> None:
     key_of(path)
 
 
+def unlock_copy(path: Path, named: Path) -> None:
+    """Find the key of a database out of a backup, which may be under another passphrase than the home's.
+
+    What was given is tried first; then a person is asked, who knows the backup as ``named``.
+
+    Raises:
+        EncryptionError: none fits, or nobody can be asked.
+    """
+    if not locked(path):
+        return
+    given = [os.environ.get(OF_BACKUP), _given, os.environ.get(FROM_ENVIRONMENT)]
+    for passphrase in dict.fromkeys(filter(None, given)):
+        with suppress(EncryptionError):
+            _try(path, passphrase)
+            return
+    refused = PassphraseNeeded(
+        f"{named} was made under another passphrase: run this in a terminal, or set {OF_BACKUP} to it"
+    )
+    if _ask is None:
+        raise refused
+    try:
+        passphrase = _ask(named)
+    except PassphraseNeeded:
+        raise refused from None
+    try:
+        _try(path, passphrase)
+    except EncryptionError:
+        raise EncryptionError(f"the passphrase does not open {named}: nothing was changed") from None
+
+
+def locked(path: Path) -> bool:
+    """Whether a database is encrypted and this process has no key that is known to fit."""
+    salt = _salt_of(path)
+    with _guard:
+        _take_handed()
+        return salt is not None and salt not in _keys
+
+
+def opens(key: Key | None, page: bytes, size: int) -> bool:
+    """Whether a database with this first page (4096 bytes) and size is plain, or made with the same key."""
+    salt = _salt_in(page, size)
+    return salt is None or (key is not None and key.salt == salt)
+
+
+def _try(path: Path, passphrase: str) -> None:
+    salt = _salt_of(path)
+    assert salt is not None
+    key = Key.derive(passphrase, salt)
+    with closing(open_with(path, key, 10.0)):
+        remember(key)
+
+
 @contextmanager
 def handed_down(path: Path) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
     """The environment and the descriptors with which a child can open a file that this process can open.
 
     Raises as `connect`.
     """
-    secrets = (FROM_ENVIRONMENT, KEY_VARIABLE)
+    secrets = (FROM_ENVIRONMENT, OF_BACKUP, KEY_VARIABLE)
     environment = {name: value for name, value in os.environ.items() if name not in secrets}
     key = key_of(path)
     if key is None:
@@ -260,6 +315,9 @@ def _salt_of(path: Path) -> bytes | None:
 
 def _read_salt(path: Path, size: int) -> bytes | None:
     with path.open("rb") as file:
-        page = file.read(_PAGE)
+        return _salt_in(file.read(_PAGE), size)
+
+
+def _salt_in(page: bytes, size: int) -> bytes | None:
     noise = size > 0 and size % _PAGE == 0 and len(set(page)) >= _NOISE_VALUES
     return page[:_SALT] if noise and not page.startswith(_PLAIN) else None

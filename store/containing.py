@@ -6,33 +6,76 @@ that index. They are first sought in the newest messages, where a common one is 
 some of the index's trigrams, which a walk over its terms finds; only at the last two characters of a text no trigram
 begins, and these have indexes of their own. Korean and Chinese words are often two characters long, and whole
 messages one.
+
+The index finds a phrase by going through the rows of all its trigrams at once, which is dear where they are common
+and meet rarely. Where one of them is rare, its rows alone are read and looked into instead.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 
+from store import textindex
 from store.db import Store
+from store.textindex import Rows, quoted
 
 TRIGRAM = 3
 NEWEST = 500
 """So many messages are read when two characters or one are sought; a reader looks at fifty."""
 
-Rows = Generator[int, None, None]
-"""Row numbers of `messages`, the newest first; closing it gives the database's snapshot back."""
-
 _TERMS_AT_ONCE = 200
+_READ_AT_ONCE = 64
+_LEAST_TRIGRAMS = 4
+_PROBED = 3
+_PROBE, _RARE = 32, 256
+"""A trigram is rare if its 32 newest messages lie 8,192 back: fewer than one message in 256 has it."""
+
+_FREQUENT = " etaoinshrdlu"
 _LAST = "\U0010ffff"
 
 
 def newest_first(store: Store, wanted: str) -> Rows:
     """The rows of `messages` whose text contains ``wanted`` (not empty, no NUL), whatever the case of its letters."""
     if len(wanted) >= TRIGRAM:
-        return _matching(store, quoted(wanted), None)
+        rare = _rare_trigram(store, wanted)
+        if rare is None:
+            return textindex.matching(store.conn, quoted(wanted))
+        return _holding(store, wanted, textindex.matching(store.conn, quoted(rare)))
     return _short(store, wanted)
+
+
+def _rare_trigram(store: Store, wanted: str) -> str | None:
+    """A trigram of a text that is rare enough to read all messages that have it."""
+    trigrams = list(dict.fromkeys(wanted[at : at + TRIGRAM] for at in range(len(wanted) - TRIGRAM + 1)))
+    if len(trigrams) < _LEAST_TRIGRAMS:
+        return None
+    newest = store.conn.execute("SELECT max(rowid) FROM messages").fetchone()[0] or 0
+    for trigram in sorted(trigrams, key=_likeness_to_words)[:_PROBED]:
+        if textindex.reach(store.conn, quoted(trigram), _PROBE) < newest - _RARE * _PROBE:
+            return trigram
+    return None
+
+
+def _likeness_to_words(trigram: str) -> tuple[int, int]:
+    """Low for signs, digits and the letters that English has least of: such a trigram is likely to be rare."""
+    places = [_FREQUENT.find(character) for character in trigram.lower()]
+    return sum(place >= 0 for place in places), -sum(places)
+
+
+def _holding(store: Store, wanted: str, rows: Rows) -> Rows:
+    """Those of the rows whose text contains it."""
+    folded = _as_indexed(wanted)
+    with closing(rows):
+        while batch := list(itertools.islice(rows, _READ_AT_ONCE)):
+            texts = store.conn.execute(
+                f"SELECT rowid, text FROM messages WHERE rowid IN ({', '.join('?' * len(batch))}) "
+                "ORDER BY rowid DESC",
+                batch,
+            ).fetchall()
+            yield from (int(row[0]) for row in texts if folded in _as_indexed(row[1]))
 
 
 def _short(store: Store, wanted: str) -> Rows:
@@ -40,13 +83,13 @@ def _short(store: Store, wanted: str) -> Rows:
     yield from _among_newest(store, wanted, floor)
     if floor is None:
         return
-    sources = [
-        _matching(store, " OR ".join(map(quoted, terms)), floor)
-        for terms in _batches(_trigrams(store, wanted))
+    folded = _as_indexed(wanted)
+    sources: list[Iterator[int]] = [
+        textindex.matching(store.conn, " OR ".join(map(quoted, terms)), floor)
+        for terms in _batches(sorted(set(textindex.terms(store.conn, folded))))
     ]
     sources += [_ending(store, *each, floor) for each in _endings(wanted)]
-    for row, _ in itertools.groupby(heapq.merge(*sources, reverse=True)):
-        yield row
+    yield from textindex.newest_of(sources)
 
 
 def _floor(store: Store) -> int | None:
@@ -57,7 +100,7 @@ def _floor(store: Store) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _among_newest(store: Store, wanted: str, floor: int | None) -> Rows:
+def _among_newest(store: Store, wanted: str, floor: int | None) -> Iterator[int]:
     forms = sorted(_cases(wanted))
     # Not LIKE, which decodes every character: five times slower.
     condition = " OR ".join(["instr(text, ?)"] * len(forms))
@@ -69,34 +112,6 @@ def _among_newest(store: Store, wanted: str, floor: int | None) -> Rows:
     )
 
 
-def _matching(store: Store, expression: str, below: int | None) -> Rows:
-    bound, values = ("", ()) if below is None else (" AND rowid < ?", (below,))
-    return _rows(
-        store.conn.execute(
-            f"SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?{bound} ORDER BY rowid DESC",
-            (expression, *values),
-        )
-    )
-
-
-def _trigrams(store: Store, beginning: str) -> Iterator[str]:
-    """The terms of the index that begin with one or two characters: one look-up each, however often they occur."""
-    store.conn.execute(
-        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.trigrams USING fts5vocab(main, messages_fts, instance)"
-    )
-    folded = "".join(map(_folded, beginning))
-    term, last = folded, folded + _LAST
-    while True:
-        row = store.conn.execute(
-            "SELECT term FROM temp.trigrams WHERE term >= ? AND term <= ? LIMIT 1", (term, last)
-        ).fetchone()
-        if row is None:
-            return
-        yield row[0]
-        # The next after it: no term continues another.
-        term = row[0] + "\x01"
-
-
 def _endings(wanted: str) -> Iterator[tuple[str, str, str, str]]:
     """Where else it may stand, as an indexed expression with its index and the range to look for in it."""
     for form in _cases(wanted):
@@ -105,7 +120,7 @@ def _endings(wanted: str) -> Iterator[tuple[str, str, str, str]]:
             yield "idx_messages_last_one", "substr(text, -1)", form, form
 
 
-def _ending(store: Store, index: str, expression: str, first: str, last: str, below: int) -> Rows:
+def _ending(store: Store, index: str, expression: str, first: str, last: str, below: int) -> Iterator[int]:
     # Left to itself, the planner reads all rows in their order rather than sort the few that fit.
     return _rows(
         store.conn.execute(
@@ -121,21 +136,21 @@ def _cases(text: str) -> set[str]:
     return {"".join(each) for each in itertools.product(*({c, c.lower(), c.upper()} for c in text))}
 
 
+def _as_indexed(text: str) -> str:
+    return text.lower() if text.isascii() else "".join(map(_folded, text))
+
+
 def _folded(character: str) -> str:
     """As the index folds it: one character stays one."""
     small = character.lower()
     return small if len(small) == 1 else character
 
 
-def quoted(text: str) -> str:
-    """As one FTS5 string: operators, quotes and punctuation in it mean nothing but themselves."""
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _batches(terms: Iterator[str]) -> Iterator[list[str]]:
-    while batch := list(itertools.islice(terms, _TERMS_AT_ONCE)):
+def _batches(terms: list[str]) -> Iterator[list[str]]:
+    left = iter(terms)
+    while batch := list(itertools.islice(left, _TERMS_AT_ONCE)):
         yield batch
 
 
-def _rows(cursor: sqlite3.Cursor) -> Rows:
+def _rows(cursor: sqlite3.Cursor) -> Iterator[int]:
     return (int(row[0]) for row in cursor)

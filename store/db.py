@@ -21,7 +21,7 @@ from store import cipher
 from store.errors import DiskFull, HomeError, SchemaTooNew
 from store.home import PRIVATE_FILE, Home
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 6
 """Equals the number of the last migration; kept in ``PRAGMA user_version`` for a cheap check at each start."""
 
 BUSY_SECONDS = 10.0

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from store import search
-from store.containing import TRIGRAM, quoted
+from store import search, textindex
+from store.containing import TRIGRAM
 from store.db import Store
 from store.errors import UsageError
 from store.labels import clean_tag
@@ -162,9 +162,7 @@ def _words(sought: Sought) -> _Condition:
     if not words:
         return "messages.role = ?", [Role.ASSISTANT]
     if len(words) >= TRIGRAM:
-        return "messages.rowid IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)", [
-            quoted(words)
-        ]
+        return textindex.condition(textindex.quoted(words))
     return "instr(lower(messages.text), lower(?)) > 0", [words]
 
 

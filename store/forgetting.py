@@ -15,16 +15,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from store import adapters, conversations, decisions, units
+from store import adapters, conversations, decisions, erasure, items, textindex, units
 from store.adapters import Adapter, Moved
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
-from store.types import AdapterState, ForgetState, Role, Scope, SignalKind, SignalSource, UnitKind
+from store.types import AdapterState, ForgetState, ItemState, Role, Scope, SignalKind, SignalSource, UnitKind
 
+_MAKING = timedelta(hours=1)
 SAW_IT = "it saw what the owner asked to forget"
 TO_BE_FORGOTTEN = "the owner asked to forget it"
 
@@ -34,7 +37,8 @@ class Item:
     """What a request is about.
 
     ``conversation`` is deleted whole where it is given. ``reply`` is one that stays, but whose re-query was read off
-    the first of the messages. Scope `all` names no messages: it means all of them.
+    the first of the messages. Scope `all` names no messages: it means all of them. ``items`` are the versions of a
+    memory (or rule) that is forgotten by itself; those that came from a message go with it.
     """
 
     scope: Scope
@@ -42,11 +46,15 @@ class Item:
     messages: tuple[str, ...] = ()
     conversation: str | None = None
     reply: str | None = None
+    items: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know."""
+    """What a request would undo. ``tainted`` and ``serving`` are ids; ``versions`` gives the numbers people know.
+
+    ``backups`` hold it; ``unreached`` are those of them that forgetting cannot write anew, with the reason.
+    """
 
     scope: Scope
     target: str | None
@@ -60,6 +68,7 @@ class Preview:
     serving: str | None
     retrain: bool
     backups: list[str]
+    unreached: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ def find(store: Store, scope: Scope, target: str | None) -> Item:
     if scope is Scope.ADAPTER:
         adapters.get(store, target)
         return Item(scope, target)
+    if scope is Scope.MEMORY:
+        return Item(scope, target, items=_versions(store, target))
     if scope is Scope.CONVERSATION:
         conversations.get(store, target)
         return Item(
@@ -111,7 +122,9 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
     moving = [base for base in {each.base_hash for each in tainted} if _serves(store, base) in ids]
     after = adapters.newest_sound(store, moving[0], ids) if moving else None
     counts = counted(store, item)
-    paths = store.conn.execute("SELECT path FROM backups ORDER BY created")
+    paths = store.conn.execute(
+        "SELECT path FROM backups WHERE created >= ? ORDER BY created", (_since(store.conn, item),)
+    )
     return Preview(
         scope=scope,
         target=target,
@@ -122,6 +135,7 @@ def preview(store: Store, scope: Scope, target: str | None) -> Preview:
         serving=after.id if after else None,
         retrain=bool(moving) and scope not in (Scope.ALL, Scope.ADAPTER),
         backups=[row["path"] for row in paths],
+        unreached={},
     )
 
 
@@ -173,13 +187,16 @@ def request(store: Store, scope: Scope, target: str | None) -> Forgetting:
         item = find(store, scope, target)
         asked = new_id("f")
         plan: dict[str, Any] = {
-            "item": {**asdict(item), "messages": list(item.messages)},
+            "item": {**asdict(item), "messages": list(item.messages), "items": list(item.items)},
             "counts": counted(store, item),
             "taught": bool(_units(connection, item)),
+            "parts": textindex.parts_of(connection, item.messages),
+            "since": _since(connection, item),
             "steps": {},
         }
         for unit in _units(connection, item):
             units.refuse(store, unit, TO_BE_FORGOTTEN)
+        _switch_off(connection, item)
         tainted, moved = make_clean(store, item)
         plan["tainted"] = tainted
         plan["moved"] = [_moved(each) for each in moved]
@@ -210,14 +227,17 @@ def carry_over(live: Store, copy: Store) -> None:
         with copy.write() as connection:
             connection.execute("INSERT OR REPLACE INTO backups VALUES (?, ?)", (row["path"], row["created"]))
     for each in reversed(list_(live, -1)):
-        if each.id in known or each.scope is Scope.ALL:
+        # Each restore asks again for what it brings back, so one thing may have several receipts.
+        again = (each.scope, each.target) in [(asked.scope, asked.target) for asked in open_(copy)]
+        if each.id in known or each.scope is Scope.ALL or again:
             continue
         wanted = json.dumps([*each.plan["item"]["messages"], each.target])
-        for table in ("messages", "conversations", "adapters"):
-            there = copy.conn.execute(
-                f"SELECT 1 FROM {table} WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1", (wanted,)
-            ).fetchone()
-            if there is not None and each.scope == table.removesuffix("s"):
+        there = copy.conn.execute(
+            f"SELECT 1 FROM {_TABLES[each.scope]} WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1",
+            (wanted,),
+        ).fetchone()
+        if there is not None:
+            with suppress(NotFound):
                 request(copy, each.scope, each.target)
 
 
@@ -281,6 +301,33 @@ def note(store: Store, asked: str, **changes: Any) -> Forgetting:
     return get(store, asked)
 
 
+_TABLES = {
+    Scope.MESSAGE: "messages",
+    Scope.CONVERSATION: "conversations",
+    Scope.ADAPTER: "adapters",
+    Scope.MEMORY: "items",
+}
+
+
+def _versions(store: Store, target: str) -> tuple[str, ...]:
+    """All that was ever said of the topic of a memory or rule. Raises NotFound."""
+    found = items.get(store, target)
+    if found.state is ItemState.FORGOTTEN:
+        raise NotFound(f"{target} was forgotten already")
+    return tuple(each.id for each in items.versions(store, found.kind, found.topic))
+
+
+def _switch_off(connection: sqlite3.Connection, item: Item) -> None:
+    """Nothing that is to be forgotten reaches a reply from now on."""
+    ids = json.dumps([*item.items, *erasure.items_from(connection, item.messages)])
+    everything = item.scope is Scope.ALL
+    connection.execute(
+        "UPDATE items SET state = 'off' WHERE state IN ('active', 'proposed') "
+        "AND (? OR id IN (SELECT value FROM json_each(?)))",
+        (everything, ids),
+    )
+
+
 def _reacted_to(store: Store, message: conversations.Message) -> str | None:
     """The reply before a message, where a rule or the judge took the message for a sign of discontent with it."""
     if message.role is not Role.USER or message.parent is None:
@@ -313,6 +360,22 @@ def _forget_its_lessons(store: Store, adapter: str) -> None:
     for unit in units.queue_lost(store):
         if adapter in [use.adapter for use in units.uses(store, unit)]:
             units.refuse(store, unit, f"its adapter v{version} was forgotten")
+
+
+def _since(connection: sqlite3.Connection, item: Item) -> str:
+    """When the first of it was said or made: what was backed up before does not hold it.
+
+    A backup has the time at which its making began, and it takes what comes in the meantime along.
+    """
+    if item.scope is Scope.ADAPTER:
+        query, values = "SELECT created FROM adapters WHERE id = ?", str(item.target)
+    else:
+        query = "SELECT min(created) FROM messages WHERE id IN (SELECT value FROM json_each(?))"
+        values = json.dumps(item.messages)
+    row = connection.execute(query, (values,)).fetchone()
+    if row is None or row[0] is None:
+        return ""
+    return (datetime.fromisoformat(row[0]) - _MAKING).astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _serves(store: Store, base_hash: str) -> str | None:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from store.db import Store
 from store.types import Role
 
 ONLY_QUOTED = "it only quotes what somebody else said: write it in your own words, without `>` or fences"
 NOT_MADE_HERE = "this text was not written by the model here"
 
+_NAME = 40
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _QUOTE = re.compile(r" {0,3}>")
 
@@ -49,6 +51,23 @@ def of_message(role: Role, *, made_here: bool, imported: bool) -> Provenance:
     if role is Role.TOOL:
         return Provenance.TOOL
     return Provenance.MODEL if role is Role.ASSISTANT and made_here else Provenance.CLIENT
+
+
+def author_elsewhere(store: Store, message: str) -> str | None:
+    """Whose a reply is that no model here wrote, in a word or two; None for one that was written here.
+
+    A file says which model wrote it, or does not; a program that sends a transcript only claims that it is a reply.
+    """
+    row = store.conn.execute(
+        "SELECT base_hash, origin, model FROM messages LEFT JOIN origins ON origins.message = messages.id "
+        "WHERE messages.id = ? AND role = ?",
+        (message, Role.ASSISTANT),
+    ).fetchone()
+    if row is None or row["base_hash"] is not None:
+        return None
+    if row["origin"] is None:
+        return "a program"
+    return str(row["model"] or "imported")[:_NAME]
 
 
 def may_instruct(source: Provenance) -> bool:

@@ -21,7 +21,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, units, warm
+from store import (
+    adapters,
+    conversations,
+    decisions,
+    erasure,
+    forgetting,
+    runs,
+    settings,
+    textindex,
+    units,
+    warm,
+)
 from store.db import Store
 from store.errors import HomeLocked, NotFound
 from store.exchange import cleansing
@@ -99,7 +110,7 @@ def _texts(work: _Work) -> None:
         _everything(work)
         return
     item = _item(store, work)
-    texts = erasure.texts_of(store, item.messages)
+    texts = erasure.texts_of(store, item.messages) + erasure.texts_of_items(store, item.items)
     if item.conversation is not None:
         title = store.conn.execute(
             "SELECT title FROM conversations WHERE id = ?", (item.conversation,)
@@ -117,13 +128,14 @@ def _item(store: Store, work: _Work) -> Item:
     with contextlib.suppress(NotFound):
         return forgetting.find(store, work.scope, work.asked.target)
     kept = work.plan["item"]
-    return Item(work.scope, work.asked.target, tuple(kept["messages"]), kept["conversation"], kept["reply"])
+    messages, items = tuple(kept["messages"]), tuple(kept.get("items", ()))
+    return Item(work.scope, work.asked.target, messages, kept["conversation"], kept["reply"], items)
 
 
 def forget_in(store: Store, item: Item, tainted: list[str]) -> None:
     """Delete an item from a database, in one transaction: its rows, its quotations, its marks on adapters."""
     with store.write() as connection:
-        quotes = Quotes(erasure.texts_of(store, item.messages))
+        quotes = Quotes(erasure.texts_of(store, item.messages) + erasure.texts_of_items(store, item.items))
         for late in forgetting.seen_by(store, item):
             # A run that was under way when the owner asked has entered its candidate since.
             adapters.taint(store, [late], forgetting.SAW_IT)
@@ -140,6 +152,7 @@ def forget_in(store: Store, item: Item, tainted: list[str]) -> None:
         if item.conversation is None:
             for conversation in touched:
                 _mend(store, conversation, item, quotes)
+        erasure.forget_items(connection, item.items)
         erasure.delete_messages(connection, item.messages)
         if item.conversation is not None:
             connection.execute("DELETE FROM conversations WHERE id = ?", (item.conversation,))
@@ -262,7 +275,8 @@ def _without_learner(home: Home) -> Iterator[None]:
 def _index(work: _Work) -> None:
     """Take the texts out of the full-text index."""
     if work.scope in (Scope.MESSAGE, Scope.CONVERSATION):
-        erasure.clean_index(work.store)
+        # A request that an earlier version left behind does not say which.
+        erasure.clean_index(work.store, work.plan.get("parts", range(textindex.PARTS)))
 
 
 def _file(work: _Work) -> None:
@@ -295,12 +309,18 @@ def _backups(work: _Work) -> None:
     """Take it out of the backups that were made, where they still are."""
     store = work.store
     with taking_turns(store.home.backup_lock):
-        listed = [row["path"] for row in store.conn.execute("SELECT path FROM backups ORDER BY created")]
-        outcomes = [{"path": path, "outcome": str(_cleanse(work, Path(path)))} for path in listed]
-        work.plan["backups"] = outcomes
+        listed = store.conn.execute("SELECT path, created FROM backups ORDER BY created").fetchall()
+        work.plan["backups"] = [_cleansed(work, row["path"], row["created"]) for row in listed]
         if work.scope is Scope.ALL:
             with store.write() as connection:
                 connection.execute("DELETE FROM backups")
+
+
+def _cleansed(work: _Work, path: str, created: str) -> dict[str, Any]:
+    """What became of one backup. ``holds``: it was made when the item was there, and could not be reached."""
+    outcome = _cleanse(work, Path(path))
+    holds = not outcome.reached and created >= work.plan.get("since", "")
+    return {"path": path, "outcome": str(outcome), "holds": holds}
 
 
 def _cleanse(work: _Work, path: Path) -> Cleansed:

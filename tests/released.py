@@ -23,19 +23,25 @@ def take_back(connection: sqlite3.Connection, schema: int) -> None:
         file.write(database(schema))
         file.flush()
         with closing(sqlite3.connect(file.name)) as released:
-            then = {row[0] for row in released.execute("SELECT name FROM sqlite_master")}
+            then = {
+                row[0]: (row[1], row[2])
+                for row in released.execute("SELECT name, type, sql FROM sqlite_master")
+            }
             columns = {name: _columns(released, name) for name in then}
-    now = [
-        tuple(row) for row in connection.execute("SELECT name, type FROM sqlite_master WHERE sql IS NOT NULL")
-    ]
-    for kind in ("trigger", "index", "table"):
-        for name, what in now:
-            if what == kind and name not in then:
+    for kind in ("trigger", "index", "view", "table"):
+        # A virtual table takes the tables that it is kept in along; their names are longer than its own.
+        for name in sorted(_named(connection, kind) - set(then), key=len):
+            if name in _named(connection, kind):
                 connection.execute(f"DROP {kind} {name}")
-    for name, what in now:
-        if what == "table" and name in then:
-            for column in _columns(connection, name) - columns[name]:
-                connection.execute(f"ALTER TABLE {name} DROP COLUMN {column}")
+    for name in _named(connection, "table") & set(then):
+        for column in _columns(connection, name) - columns[name]:
+            connection.execute(f"ALTER TABLE {name} DROP COLUMN {column}")
+    for kind in ("table", "trigger"):
+        for name, (what, sql) in then.items():
+            if what == kind and name not in _named(connection, kind):
+                connection.execute(sql)
+                if "fts5" in sql:
+                    connection.execute(f"INSERT INTO {name} ({name}) VALUES ('rebuild')")
     connection.execute(
         "DELETE FROM _sqlite_migrations WHERE CAST(substr(name, 2, 3) AS INTEGER) > ?", (schema,)
     )
@@ -45,3 +51,13 @@ def take_back(connection: sqlite3.Connection, schema: int) -> None:
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _named(connection: sqlite3.Connection, kind: str) -> set[str]:
+    return {
+        row[0]
+        for row in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = ? AND sql IS NOT NULL",
+            (kind,),
+        )
+    }

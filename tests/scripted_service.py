@@ -77,6 +77,7 @@ class Undone:
     serving: str | None
     backups: list[str]
     retrain: bool = True
+    unreached: dict[str, str] = field(default_factory=dict)
 
 
 class ScriptedService(Service):

@@ -295,11 +295,14 @@ class TestCommands:
         conversation, _, reply = say(store, "Q", "A")
         signals.record(store, reply, SignalKind.THUMB, value=1)
         assert run(["conversations", "consent", conversation, "--history", "deny"]) == 0
-        assert "deleted an hour after its last message" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "deleted an hour after its last message" in said
+        assert "memory and train went off with it" in said
         assert run(["conversations", "consent", conversation, "--train", "allow"]) == 2
         assert capsys.readouterr().err.startswith("mynah: ")
         assert run(["conversations", "consent", conversation, "--train", "allow", "--history", "allow"]) == 0
         assert consent.of(store, conversation) == {**OPEN, Dial.MEMORY: DENY}
+        assert "it is kept; off are still memory (--memory allow)" in capsys.readouterr().err
         assert run(["conversations", "consent", "c0nothing"]) == 3
         assert run(["conversations", "consent", conversation, "--train", "maybe"]) == 2
 

@@ -407,6 +407,55 @@ class TestBackups:
         assert holding(elsewhere) == []
         assert whole(elsewhere)
 
+    def test_a_backup_under_an_earlier_passphrase_is_put_back_with_it(
+        self, talked: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        saved = tmp_path / "saved.tar.gz"
+        encryption.encrypt(talked, PASSPHRASE, quiet)
+        with Store.open(talked) as store:
+            backup.write(store, saved, "1")
+        encryption.encrypt(talked, "another battery", quiet)
+        lock_again()
+        cipher.give("another battery")
+        with pytest.raises(PassphraseNeeded, match=cipher.OF_BACKUP):
+            restore.restore(talked, saved, replace=True)
+        cipher.ask_with(lambda _path: "no battery")
+        with pytest.raises(EncryptionError, match="nothing was changed"):
+            restore.restore(talked, saved, replace=True)
+        assert whole(talked)
+        monkeypatch.setenv(cipher.OF_BACKUP, PASSPHRASE)
+        assert restore.restore(talked, saved, replace=True).state is State.ENCRYPTED
+        monkeypatch.delenv(cipher.OF_BACKUP)
+        lock_again()
+        cipher.give(PASSPHRASE)
+        assert whole(talked)
+
+    def test_a_backup_that_forgetting_cannot_open_is_named_before_and_after(
+        self,
+        talked: Home,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        saved = tmp_path / "saved.tar.gz"
+        encryption.encrypt(talked, PASSPHRASE, quiet)
+        with Store.open(talked) as store:
+            backup.write(store, saved, "1")
+            conversation = conversations.list_(store)[0].id
+        monkeypatch.setenv(cipher.FROM_ENVIRONMENT, PASSPHRASE)
+        monkeypatch.setenv("MYNAH_NEW_PASSPHRASE", "another battery")
+        assert run(["encrypt", "--change"]) == 0
+        assert f"backup {saved} keeps the passphrase it was made under" in capsys.readouterr().err
+        lock_again()
+        monkeypatch.setenv(cipher.FROM_ENVIRONMENT, "another battery")
+        for words in (["--dry-run"], []):
+            assert run(["forget", "conversation", conversation, "--yes", *words]) == 0
+            said = capsys.readouterr().out
+            assert (
+                f"backup {saved}: made under another passphrase, so it was not opened; it still holds" in said
+            )
+            assert "written anew" not in said
+
     def test_a_plain_backup_makes_an_encrypted_home_plain_and_says_so(
         self, talked: Home, tmp_path: Path
     ) -> None:

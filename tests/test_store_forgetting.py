@@ -22,6 +22,7 @@ from store import (
     search,
     settings,
     signals,
+    textindex,
     units,
     warm,
 )
@@ -90,7 +91,7 @@ def test_a_conversation_that_taught_nothing_is_gone_to_the_last_byte(store: Stor
     assert log.startswith("start\n---")
     assert log.endswith("-\nend\n")
     assert store.conn.execute("PRAGMA foreign_key_check").fetchall() == []
-    store.conn.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)")
+    textindex.check(store.conn)
 
 
 def test_a_message_takes_what_hangs_below_it_and_leaves_its_siblings(store: Store) -> None:
@@ -184,6 +185,10 @@ def test_without_a_learner_everything_is_erased_and_only_the_lesson_waits(store:
 
 def test_a_backup_is_written_anew_without_it(store: Store, tmp_path: Path) -> None:
     kept, _, _ = say(store, "an ordinary question", "an ordinary reply")
+    before = tmp_path / "before.tar.gz"
+    backup.write(store, before, "1")
+    before.unlink()
+    store.conn.execute("UPDATE backups SET created = '2020-01-01T00:00:00.000000+00:00'")
     taught = seed.corrected(store, SECRET, ANSWER, "better")
     adapter = live(store, b"1", [(taught, UnitUse.TRAINED)])
     here, gone = tmp_path / "here.tar.gz", tmp_path / "gone.tar.gz"
@@ -191,9 +196,10 @@ def test_a_backup_is_written_anew_without_it(store: Store, tmp_path: Path) -> No
         backup.write(store, path, "1")
     gone.rename(tmp_path / "elsewhere.tar.gz")
     done = forget(store, Scope.CONVERSATION, taught.conversation)
-    assert [each["outcome"] for each in done.plan["backups"]] == [
-        "written anew without it",
-        "no longer where it was made",
+    assert [(each["outcome"], each["holds"]) for each in done.plan["backups"]] == [
+        ("no longer where it was made", False),
+        ("written anew without it", False),
+        ("no longer where it was made", True),
     ]
     unpacked = tmp_path / "unpacked"
     unpacked.mkdir()
@@ -213,11 +219,36 @@ def test_a_backup_that_comes_back_is_forgotten_again(store: Store, tmp_path: Pat
     forget(store, Scope.CONVERSATION, conversation)
     home = store.home
     store.close()
-    restore.restore(home, moved, replace=True)
+    for receipts in (2, 3):
+        restore.restore(home, moved, replace=True)
+        with Store.open(home) as again:
+            purging.proceed_all(again)
+            assert len(conversations.list_(again)) == 1
+            assert len(forgetting.list_(again)) == receipts
+            assert files_with(home.root, SECRET, ANSWER) == []
+
+
+def test_receipts_outlive_a_restore_and_what_was_under_way_is_begun_anew(
+    store: Store, tmp_path: Path
+) -> None:
+    say(store, "an ordinary question", "an ordinary reply")
+    saved = tmp_path / "saved.tar.gz"
+    backup.write(store, saved, "1")
+    done, open_ = (say(store, SECRET, ANSWER)[0] for _ in range(2))
+    receipt = forget(store, Scope.CONVERSATION, done)
+    waits = forgetting.request(store, Scope.CONVERSATION, open_)
+    forgetting.note(store, waits.id, run="r1", state=ForgetState.SERVING_CLEAN)
+    home = store.home
+    store.close()
+    restore.restore(home, saved, replace=True)
     with Store.open(home) as again:
+        assert forgetting.get(again, receipt.id) == receipt
         purging.proceed_all(again)
+        assert {each.id: each.state for each in forgetting.list_(again)} == {
+            receipt.id: ForgetState.PURGED,
+            waits.id: ForgetState.PURGED,
+        }
         assert len(conversations.list_(again)) == 1
-        assert files_with(home.root, SECRET, ANSWER) == []
 
 
 def test_everything_leaves_a_working_home_and_its_settings(store: Store, tmp_path: Path) -> None:

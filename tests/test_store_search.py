@@ -46,6 +46,25 @@ def test_exactly_the_messages_that_contain_it_newest_first(
         assert found == expected
 
 
+@given(texts=TEXTS, cut=st.tuples(st.integers(0, 11), st.integers(0, 3), st.integers(6, 9)))
+def test_a_phrase_with_a_rare_trigram_is_found_by_reading_what_has_that(
+    texts: list[str], cut: tuple[int, int, int]
+) -> None:
+    number, start, length = cut
+    wanted = texts[number % len(texts)][start : start + length]
+    expected = [text for text in reversed(texts) if folded(wanted) in folded(text)]
+    with pytest.MonkeyPatch.context() as patch, fresh_store() as store:
+        patch.setattr(containing, "_LEAST_TRIGRAMS", 2)
+        patch.setattr(containing, "_RARE", -1)
+        patch.setattr(containing, "_READ_AT_ONCE", 2)
+        filled(store, texts)
+        if len(wanted) > containing.TRIGRAM and len(set(wanted)) > 1:
+            assert containing._rare_trigram(store, wanted) is not None
+            rows = list(containing.newest_first(store, wanted))
+            assert len(rows) == len(expected)
+            assert rows == sorted(rows, reverse=True)
+
+
 def test_a_search_ends_at_its_limit_and_leaves_no_snapshot_behind(store: Store) -> None:
     filled(store, [f"needle {number}" for number in range(30)])
     assert [hit.excerpt for hit in search(store, "needle", 3)] == ["needle 29", "needle 28", "needle 27"]

@@ -78,6 +78,10 @@ def of_conversation(
     emit(data, as_json, lambda: _lines(dials))
     for remark in _remarks(found, changes, dials):
         say(remark)
+    if history == Consent.ALLOW and (still := _still_denied(dials)):
+        say(
+            f"it is kept; off are still {' and '.join(still)} ({' '.join(f'--{each} allow' for each in still)})"
+        )
 
 
 def _chosen(history: str | None, memory: str | None, train: str | None) -> list[tuple[Dial, Consent]]:
@@ -95,6 +99,11 @@ def _lines(dials: Dials) -> Iterator[str]:
         yield f"{dial:<8} {value:<6} {_LABELS[dial]}{'' if value is Consent.ALLOW else ': no'}"
 
 
+def _still_denied(dials: Dials) -> list[Dial]:
+    """What history had taken along and does not bring back: more is allowed by the owner's word alone."""
+    return [dial for dial, value in dials.items() if dial is not Dial.HISTORY and value is Consent.DENY]
+
+
 _RATINGS = ("rating or correction", "ratings and corrections")
 
 
@@ -110,5 +119,8 @@ def _remarks(conversation: str, changes: list[Change], dials: Dials) -> Iterator
             f"adapters learned from it before ({', '.join(changes[-1].taught)}), and the dial does not undo that: "
             f"`mynah forget conversation {conversation}` does"
         )
+    along = [dial for change in changes for dial in change.along if dials[dial] is Consent.DENY]
+    if along:
+        yield f"{' and '.join(along)} went off with it, and stay off when history is allowed again"
     if changes and dials[Dial.HISTORY] is Consent.DENY:
         yield "it is deleted an hour after its last message, or when Mynah stops; --history allow keeps it"

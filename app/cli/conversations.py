@@ -206,6 +206,7 @@ def _message(shown: ThreadMessage) -> dict[str, Any]:
         "created": message.created,
         "adapter": message.adapter,
         "version": shown.version,
+        "made_by": shown.elsewhere,
         "finish_reason": message.finish_reason,
         "rating": None if not shown.rating else "up" if shown.rating > 0 else "down",
         "corrected": shown.corrected,
@@ -224,9 +225,7 @@ def _readable(thread: Thread) -> Iterator[str]:
 
 def _caption(shown: ThreadMessage) -> Iterator[str]:
     message = shown.message
-    made_by = "base" if shown.version is None else f"v{shown.version}"
-    speaker = _SPEAKERS[message.role]
-    yield f"{speaker} ({made_by})" if message.role is Role.ASSISTANT else speaker
+    yield _speaker(shown)
     yield message.id
     if message.status is not MessageStatus.COMPLETE:
         yield str(message.status) if message.error is None else f"{message.status}: {message.error}"
@@ -240,10 +239,20 @@ def _caption(shown: ThreadMessage) -> Iterator[str]:
         yield shown.fate.text
 
 
+def _speaker(shown: ThreadMessage) -> str:
+    speaker = _SPEAKERS[shown.message.role]
+    if shown.message.role is not Role.ASSISTANT:
+        return speaker
+    if shown.elsewhere is not None:
+        return f"assistant ({shown.elsewhere})"
+    return f"{speaker} ({'base' if shown.version is None else f'v{shown.version}'})"
+
+
 def _markdown(thread: Thread) -> str:
     parts = [f"# {thread.conversation.title}\n"]
     for shown in thread.messages:
-        parts.append(f"## {_SPEAKERS[shown.message.role]}\n\n{shown.message.text}\n")
+        by = "assistant" if shown.elsewhere is not None else _SPEAKERS[shown.message.role]
+        parts.append(f"## {by}\n\n{shown.message.text}\n")
     return "\n".join(parts)
 
 

@@ -7,6 +7,7 @@ gives it through `--new-passphrase-fd` or in the environment; the present one co
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -59,6 +60,7 @@ def encrypt(change: bool, new_passphrase_fd: int | None, as_json: bool) -> None:
     with progress("encrypting") as told:
         made = encryption.encrypt(home, passphrase, told)
     _report(made, home, as_json)
+    _say_of_backups(home)
     say(_READABLE)
 
 
@@ -75,6 +77,22 @@ def decrypt(as_json: bool) -> None:
     with progress("decrypting") as told:
         made = encryption.decrypt(home, told)
     _report(made, home, as_json)
+    _say_of_backups(home)
+
+
+def _say_of_backups(home: Home) -> None:
+    """Which backups keep the passphrase of before: what is forgotten from now on stays in them."""
+    from store.db import Store
+    from store.exchange.cleansing import Cleansed, foresee
+
+    with Store.open(home) as store:
+        paths = [Path(row["path"]) for row in store.conn.execute("SELECT path FROM backups ORDER BY created")]
+    for path in paths:
+        if foresee(home, path) is Cleansed.LOCKED:
+            say(
+                f"backup {path} keeps the passphrase it was made under, and `mynah forget` cannot reach into it: "
+                "make a new one and delete it"
+            )
 
 
 def _new_passphrase(descriptor: int | None, *, changing: bool) -> str:

@@ -177,8 +177,10 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
     """Put the backup in FILE back. It is checked first; nothing changes unless all of it is whole.
 
     Stop the host first (`mynah stop`). What is there already is only replaced with --replace. The database is then
-    encrypted if it was so in the backup.
+    encrypted if it was so in the backup, with the passphrase of the backup; if that is not yours of now, it is asked
+    for, or taken from MYNAH_BACKUP_PASSPHRASE. What you had forgotten since is forgotten again, and its receipts stay.
     """
+    from store.encryption import State
     from store.exchange import restore as restoring
 
     mynah = service()
@@ -189,7 +191,8 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
             say(f"what you have had forgotten since is forgotten again ({asked.id})")
     if made.kept_aside is not None:
         say(f"the database that could not be read is now {made.kept_aside}")
-    say(f"the database is {made.state}, as it was in the backup")
+    passphrase = " (it opens with the passphrase of then)" if made.state is State.ENCRYPTED else ""
+    say(f"the database is {made.state}, as it was in the backup{passphrase}")
     data = {
         "conversations": made.conversations,
         "messages": made.messages,

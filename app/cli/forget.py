@@ -18,11 +18,20 @@ from app.cli.output import emit, json_option, say, short_time, table
 from app.cli.session import Kind, full_id, service
 from app.counting import counted
 from app.service import Service
-from store.errors import Interrupted, MynahError, UsageError
+from store.errors import Interrupted, MynahError
 from store.forgetting import Forgetting, Preview
 from store.types import ForgetState, RunOutcome, Scope
 
+_STILL_HOLDS = (
+    "; it still holds this: delete it where it is (put back with `mynah restore`, it forgets this again)"
+)
 _KINDS = {Scope.MESSAGE: Kind.MESSAGE, Scope.CONVERSATION: Kind.CONVERSATION, Scope.ADAPTER: Kind.ADAPTER}
+_KINDS = {
+    Scope.MESSAGE: Kind.MESSAGE,
+    Scope.CONVERSATION: Kind.CONVERSATION,
+    Scope.ADAPTER: Kind.ADAPTER,
+    Scope.MEMORY: Kind.ITEM,
+}
 
 
 @click.group()
@@ -70,11 +79,9 @@ def adapter(adapter: str, **how: bool) -> None:
 @forget.command()
 @click.argument("memory", metavar="ID")
 @_options
-def memory(memory: str, **_how: bool) -> None:
-    """Forget the memory ID (there are none yet)."""
-    raise UsageError(
-        f"there are no memories yet, so none is called {memory!r}: conversations and messages can be forgotten"
-    )
+def memory(memory: str, **how: bool) -> None:
+    """Forget the memory, instruction or guard ID in all its versions; the message it was read off stays."""
+    _forget(Scope.MEMORY, memory, **how)
 
 
 @forget.command("all")
@@ -122,6 +129,11 @@ def resume(as_json: bool) -> None:
         say("nothing was broken off")
 
 
+def carry_out(scope: Scope, target: str, *, wait: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Forget something whose kind another command knows already."""
+    _forget(scope, target, wait=wait, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
 def _forget(scope: Scope, typed: str | None, *, wait: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     mynah = service()
     target = None if typed is None else full_id(mynah, _KINDS[scope], typed)
@@ -157,7 +169,11 @@ def _waited(mynah: Service, asked: Forgetting) -> Forgetting:
 def _undone(planned: Preview) -> Iterator[str]:
     """What a request would undo, for people."""
     what = "everything" if planned.scope is Scope.ALL else f"{planned.scope} {planned.target}"
-    yield f"forgetting {what} erases {counted(planned.messages, 'message')} and {counted(planned.ratings, 'rating')}"
+    if planned.scope is Scope.MEMORY:
+        yield f"forgetting {what} erases it in all its versions; the message it was read off stays"
+    else:
+        gone = f"{counted(planned.messages, 'message')} and {counted(planned.ratings, 'rating')}"
+        yield f"forgetting {what} erases {gone}"
     if planned.tainted:
         versions = ", ".join(f"v{version}" for version in planned.versions)
         yield f"deleted with it, because they saw it: {versions}"
@@ -166,7 +182,10 @@ def _undone(planned: Preview) -> Iterator[str]:
     if planned.retrain:
         yield "what else they had learned is learned anew, without it"
     for path in planned.backups:
-        yield f"backup {path} is {'deleted' if planned.scope is Scope.ALL else 'written anew without it'}"
+        if path in planned.unreached:
+            yield f"backup {path}: {planned.unreached[path]}{_STILL_HOLDS}"
+        else:
+            yield f"backup {path} is {'deleted' if planned.scope is Scope.ALL else 'written anew without it'}"
     if planned.scope is Scope.ALL:
         yield "kept: settings that say how Mynah runs; not the system prompt and the words to redact"
 
@@ -183,7 +202,7 @@ def _lines(asked: Forgetting) -> Iterator[str]:
         after = "the base model" if moved["after"] is None else f"v{moved['after_version']}"
         yield f"{after} took over from v{moved['before_version']}"
     for backup in asked.plan.get("backups", []):
-        yield f"backup {backup['path']}: {backup['outcome']}"
+        yield f"backup {backup['path']}: {backup['outcome']}{_STILL_HOLDS if backup.get('holds') else ''}"
     yield from _retraining(asked)
 
 
@@ -213,6 +232,7 @@ def _planned(planned: Preview) -> dict[str, Any]:
         "serving": planned.serving,
         "retrain": planned.retrain,
         "backups": planned.backups,
+        "unreached": planned.unreached,
     }
 
 

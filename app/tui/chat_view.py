@@ -45,6 +45,13 @@ class ChatView(OpenConversation):
         """The host spoke: it is up, whatever was thought before."""
 
     @dataclass
+    class Answered(Message):
+        """A reply has ended: to which message, and what a guard found wrong with it."""
+
+        message: str | None
+        notes: list[str]
+
+    @dataclass
     class HostLost(Message):
         """The host died under a reply. The next one closes what was left open, and is then ready for ^R."""
 
@@ -173,6 +180,7 @@ class ChatView(OpenConversation):
                 self.post_message(self.Changed())
             case Done():
                 await self._turn_over(turn)
+                self.post_message(self.Answered(turn.user_message, event.notes))
             case Failed():
                 await self._turn_failed(turn, event)
 

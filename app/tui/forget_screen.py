@@ -99,5 +99,10 @@ def undone(preview: Any, serving: int | None) -> list[Line]:
         lines.append(line(Look.ITEM, f"{wording.version_name(serving)} answers from the next message on."))
     if preview.retrain:
         lines.append(line(Look.ITEM, "What else was learned with it is learned anew, without it."))
-    lines += [line(Look.ITEM, f"The backup {path} is written anew without it.") for path in preview.backups]
+    for path in preview.backups:
+        reason = preview.unreached.get(path)
+        told = (
+            "is written anew without it." if reason is None else f"keeps it ({reason}): delete it yourself."
+        )
+        lines.append(line(Look.ITEM, f"The backup {path} {told}"))
     return lines

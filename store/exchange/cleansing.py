@@ -9,6 +9,7 @@ putting it back forgets the item again (see `store.exchange.restore`).
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 
+from store import cipher
 from store.db import Store, explained
-from store.errors import DiskFull, MynahError
-from store.exchange.backup import ADAPTERS, SCRATCH, pack
-from store.exchange.restore import unpack
+from store.errors import DiskFull, ExchangeFileError, MynahError
+from store.exchange.backup import ADAPTERS, DATABASE, SCRATCH, pack
+from store.exchange.restore import first_page, unpack
 from store.files import whole_file
 from store.home import Home
 from store.types import AdapterState
@@ -33,6 +35,12 @@ class Cleansed(StrEnum):
     DELETED = "deleted"
     MISSING = "no longer where it was made"
     UNREADABLE = "cannot be read or written"
+    LOCKED = "made under another passphrase, so it was not opened"
+
+    @property
+    def reached(self) -> bool:
+        """Whether nothing that was to be forgotten is left in it."""
+        return self in (Cleansed.CLEAN, Cleansed.REWRITTEN, Cleansed.DELETED)
 
 
 Forget = Callable[[Store], bool]
@@ -50,6 +58,8 @@ def rewrite(home: Home, path: Path, forget: Forget) -> Cleansed:
         made = Path(scratch)
         try:
             manifest = unpack(path, made)
+            if cipher.locked(made / DATABASE):
+                return Cleansed.LOCKED
             (made / ADAPTERS).mkdir(exist_ok=True)
             with closing(Store.open(Home(made))) as store:
                 if not forget(store):
@@ -70,6 +80,19 @@ def rewrite(home: Home, path: Path, forget: Forget) -> Cleansed:
                 raise
             return Cleansed.UNREADABLE
     return Cleansed.REWRITTEN
+
+
+def foresee(home: Home, path: Path) -> Cleansed:
+    """What will become of a backup that holds something, without touching it."""
+    if not path.exists():
+        return Cleansed.MISSING
+    if not os.access(path.parent, os.W_OK):
+        return Cleansed.UNREADABLE
+    try:
+        page, size = first_page(path)
+    except ExchangeFileError:
+        return Cleansed.UNREADABLE
+    return Cleansed.REWRITTEN if cipher.opens(cipher.key_of(home.db), page, size) else Cleansed.LOCKED
 
 
 def delete(path: Path) -> Cleansed:

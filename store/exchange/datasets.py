@@ -3,7 +3,8 @@
 None of these formats has a place for a tree, so each takes what it is for: whole chats take the branch the owner saw
 last; supervised rows end before a reply that was turned down, and after one that was corrected, because what follows
 answers a text that is not there; thumbs and corrections are taken from every branch. The three for training leave
-out conversations that may not be trained on.
+out conversations that may not be trained on, and teach no reply that a program only claims was given: a thumb on one
+is no word on a model's reply, as in `store.units`. The owner's correction of one is the owner's.
 
 Shapes: TRL's "dataset formats" page (conversational; prompt, completion and label; prompt, chosen and rejected),
 LLaMA-Factory's data/README.md (sharegpt), OpenAI's fine-tuning guide (messages). In LLaMA-Factory's
@@ -55,7 +56,7 @@ def trl_sft(record: Record) -> Iterator[dict[str, Any]]:
             if node.correction is not None:
                 accepted.append(_turn(node, node.correction))
                 break
-            if not node.delivered or node.thumb < 0:
+            if node.claimed or not node.delivered or node.thumb < 0:
                 break
         if node.role is not Role.TOOL and node.text.strip():
             accepted.append(_turn(node, node.text))
@@ -69,7 +70,7 @@ def trl_kto(record: Record) -> Iterator[dict[str, Any]]:
     """``{"prompt": […], "completion": […], "label": bool}``, one for each reply with a thumb."""
     for node in record.nodes:
         prompt = _prompt(record, node)
-        if prompt and node.thumb and node.text.strip():
+        if prompt and node.thumb and node.text.strip() and not node.claimed:
             yield {"prompt": prompt, "completion": [_turn(node, node.text)], "label": node.thumb > 0}
 
 

@@ -64,7 +64,7 @@ class Node:
     """One message. ``facts`` are the columns that say how a reply came about; ``model`` names a foreign model.
 
     ``replay`` is a recorded reply's ``class`` and ``machine``; ``steps`` are the tool calls, memory accesses and
-    guards' verdicts that belong to the message.
+    guards' verdicts that belong to the message. ``imported``: a file brought it.
     """
 
     id: str
@@ -82,6 +82,12 @@ class Node:
     signals: tuple[dict[str, Any], ...]
     replay: dict[str, Any] | None = None
     steps: tuple[dict[str, Any], ...] = ()
+    imported: bool = False
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a program only said that this is a reply: no model here wrote it, no file of the owner's has it."""
+        return self.role is Role.ASSISTANT and "base_hash" not in self.facts and not self.imported
 
     @property
     def correction(self) -> str | None:
@@ -183,7 +189,8 @@ def load(store: Store, conversation: str, redaction: Redaction) -> Record:
     head = conversations.get(store, conversation)
     row = store.conn.execute("SELECT * FROM conversations WHERE id = ?", (conversation,)).fetchone()
     messages = store.conn.execute(
-        "SELECT messages.*, origins.model AS model FROM messages LEFT JOIN origins ON origins.message = messages.id "
+        "SELECT messages.*, origins.model AS model, origins.message AS origin FROM messages "
+        "LEFT JOIN origins ON origins.message = messages.id "
         "WHERE conversation = ? AND status != ? ORDER BY messages.rowid",
         (conversation, MessageStatus.GENERATING),
     ).fetchall()
@@ -262,6 +269,7 @@ def _node(
         else conversations.known_numbers("i", row["completion_tokens"]),
         logprobs=[] if redaction.hides else conversations.known_numbers("f", row["logprobs"]),
         signals=tuple(_signal(signal, redact) for signal in signals),
+        imported=row["origin"] is not None,
     )
 
 

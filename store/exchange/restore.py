@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from store import cipher, encryption, forgetting
+from store import cipher, encryption, forgetting, receipts
 from store.db import BUSY_SECONDS, SCHEMA_VERSION, Store, explained
 from store.encryption import State
 from store.errors import ExchangeFileError, HomeError, NotFound, SchemaTooNew, UsageError
@@ -34,6 +34,7 @@ from store.ids import now
 _NAME = re.compile(rf"{DATABASE}|{ADAPTERS}/[0-9a-f]+/[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST_BYTES = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
+_PAGE = 4096
 _HOLDS = ("conversations", "signals", "adapters", "decisions", "settings")
 
 
@@ -58,6 +59,7 @@ def restore(home: Home, source: Path, *, replace: bool) -> Restored:
         SchemaTooNew: a newer Mynah wrote it.
         UsageError: the home holds something, and ``replace`` was not asked for.
         HomeLocked: the host or the learner is running.
+        EncryptionError: the backup is under another passphrase than the home, and nobody gave it.
     """
     if not source.exists():
         raise NotFound(f"there is no file at {source}")
@@ -71,6 +73,7 @@ def restore(home: Home, source: Path, *, replace: bool) -> Restored:
         readable = _refuse_unless_empty(home, replace)
         made = Path(scratch)
         manifest = unpack(source, made)
+        cipher.unlock_copy(made / DATABASE, source)
         _check_database(made / DATABASE, source)
         counts = _migrated(made)
         if readable and home.db.exists():
@@ -126,6 +129,19 @@ def unpack(source: Path, target: Path) -> dict[str, Any]:
     if waiting or DATABASE not in manifest["files"]:
         raise ExchangeFileError(f"{source} is cut short: {', '.join([*waiting][:3]) or DATABASE} is missing")
     return manifest
+
+
+def first_page(source: Path) -> tuple[bytes, int]:
+    """The first 4096 bytes of the database in an archive, and its size. Raises ExchangeFileError."""
+    try:
+        with _opened(source) as archive:
+            while (member := archive.next()) is not None:
+                held = archive.extractfile(member) if member.name == DATABASE else None
+                if held is not None:
+                    return held.read(_PAGE), member.size
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ExchangeFileError(f"{source} is not a backup of Mynah, or damaged ({error})") from error
+    raise ExchangeFileError(f"{source} is not a backup of Mynah")
 
 
 @contextmanager
@@ -200,9 +216,10 @@ def _migrated(made: Path) -> tuple[int, int]:
 
 
 def _carry_over(home: Home, made: Path) -> None:
-    """What was forgotten since the backup was made must not come back with it; nor is the list of backups lost."""
+    """What was forgotten since the backup was made must not come back with it; nor are receipts and backups lost."""
     with Store.open(home) as live, Store.open(Home(made)) as copy:
         forgetting.carry_over(live, copy)
+        receipts.carry_over(live, copy)
         copy.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         copy.conn.execute("PRAGMA journal_mode = DELETE")
 

@@ -31,7 +31,7 @@ import numpy as np
 from app.model import catalogue, convert
 from app.model.llama import ContextSettings, LlamaModel
 from app.model.renderer import Renderer, Turn
-from store import adapters, conversations, forgetting, purging, runs, settings, signals
+from store import adapters, conversations, forgetting, purging, runs, settings, signals, textindex
 from store.db import Store
 from store.home import Home
 from store.types import ForgetState, Role, Scope, SignalKind, Trigger
@@ -216,7 +216,7 @@ def clock(root: Path, count: int) -> dict[str, Any]:
         busy.append(round(children_seconds() - spent, 2))
         assert json.loads(done.stdout)["state"] == ForgetState.PURGED
     with Store.open(home) as store:
-        store.conn.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)")
+        textindex.check(store.conn)
         began = time.monotonic()
         purging.proceed(store, forgetting.request(store, Scope.CONVERSATION, wanted[2]).id)
         inside = round(time.monotonic() - began, 2)
