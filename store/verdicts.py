@@ -52,6 +52,16 @@ def noted(store: Store, message: str) -> str | None:
     return None if row is None else str(row["verdict"])
 
 
+def noted_in(store: Store, conversation: str) -> dict[str, str]:
+    """What was seen in the messages after the replies of a conversation, by reply."""
+    rows = store.conn.execute(
+        "SELECT message, verdict FROM messages CROSS JOIN judged ON judged.message = messages.id "
+        "WHERE conversation = ? AND verdict IS NOT NULL",
+        (conversation,),
+    )
+    return {row["message"]: str(row["verdict"]) for row in rows}
+
+
 def followed(store: Store, message: str) -> bool:
     """Whether something was said after a reply, so that a verdict on it can be turned over."""
     return any(each.role is Role.USER for each in conversations.children(store, message))
