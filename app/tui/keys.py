@@ -126,6 +126,9 @@ CONVERSATION: tuple[Command, ...] = (
         "[0-1]",
     ),
     Command("", "", "screen.base", "base", "let the base model answer in this conversation, or no longer"),
+    Command(
+        "", "", "screen.lesson", "lesson", "teach it something in two minutes, step by step, or leave that"
+    ),
     Command("alt+m", "Alt+M", "screen.models", "models", "the model that answers: choose another, fetch one"),
     Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
 )

@@ -219,7 +219,7 @@ def status_line(snapshot: Snapshot | None, host: str, speed: Speed, width: int) 
     return line + Content(" " * gap) + right
 
 
-def welcome(latest: Conversation | None) -> Content:
+def welcome(latest: Conversation | None, *, lesson: bool = False) -> Content:
     """The empty page: what this is, and where to go on."""
     lines = [
         Content.styled("Mynah", "bold $primary"),
@@ -228,6 +228,11 @@ def welcome(latest: Conversation | None) -> Content:
         Content.styled("Ask something. If the reply is not what you wanted, F8 corrects it,", MUTED),
         Content.styled("F6 and F7 rate it. After a few of these it answers your way.", MUTED),
     ]
+    if lesson:
+        lines += [
+            Content(""),
+            Content.assemble(("/lesson", "bold $primary"), " teaches it something in two minutes"),
+        ]
     if latest is not None:
         title = " ".join(latest.title.split())
         lines += [Content(""), Content.styled(f"^O Enter goes on with “{title}”", MUTED)]
