@@ -34,6 +34,7 @@ from store import (
     conversations,
     forgetting,
     ids,
+    pins,
     purging,
     runs,
     search,
@@ -360,16 +361,18 @@ class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
 
     def pin(self, adapter: str | None) -> None:
         """Keep what is active (or an adapter, which is then activated) until it is unpinned with None."""
+        if adapter is None:
+            pins.unpin(self.store, self.base_hash())
+            return
         serving = self.serving().adapter
-        if adapter is not None and (serving is None or serving.id != adapter):
+        if serving is None or serving.id != adapter:
             # One that serves keeps the strength it serves with.
             self.use(adapter)
-        settings.put(self.store, settings.PINNED, adapter)
+        pins.pin(self.store, adapter)
 
     def pinned(self) -> str | None:
-        """The pinned adapter, if any."""
-        value = settings.get(self.store, settings.PINNED)
-        return None if value is None else str(value)
+        """The pinned adapter of the model in use, if any."""
+        return pins.of(self.store, self.base_hash())
 
     def delete_adapter(self, adapter: str) -> None:
         """Delete an adapter's files."""

@@ -9,7 +9,7 @@ with their inputs on record. Only what the gate made live is watched: what the o
 
 from __future__ import annotations
 
-from store import adapters, decisions, sequential, settings, units
+from store import adapters, decisions, pins, sequential, settings, units
 from store.adapters import Adapter
 from store.db import Store
 from store.ids import now
@@ -36,7 +36,7 @@ def look(store: Store) -> list[str]:
 def watched(store: Store, base_hash: str) -> Watched | None:
     """The test of what serves now; None where nothing is to be watched: the base, a pin, a choice of the owner's."""
     serving = adapters.active(store, base_hash)
-    if serving.adapter is None or settings.get(store, settings.PINNED) is not None:
+    if serving.adapter is None or pins.of(store, base_hash) is not None:
         return None
     row = store.conn.execute(
         "SELECT created, actor FROM activations WHERE id = ?", (serving.activation,)

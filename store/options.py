@@ -212,7 +212,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         settings.PINNED,
-        "The version that stays, whatever is learned.",
+        "The version that stays, whatever is learned; one for each model.",
         "an adapter",
         AT_ONCE,
         command="mynah adapters pin",

@@ -44,12 +44,16 @@ async def correct(chat: Chat, text: str) -> None:
     await chat.until(lambda: not isinstance(chat.app.screen, EditDialog))
 
 
+async def suggested(chat: Chat, question: str) -> None:
+    await chat.until(lambda: chat.composer.text == question)
+
+
 async def taught(chat: Chat) -> None:
     """The first step, as far as it goes."""
     await begin(chat)
     for number in range(NEEDED):
         await step(chat, Part.ASK)
-        await chat.until(lambda number=number: chat.composer.text == QUESTIONS[number])
+        await suggested(chat, QUESTIONS[number])
         await chat.press("enter")
         await chat.settled()
         assert "F8" in await step(chat, Part.CORRECT)
