@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from app.composing import Preferences
 from app.host.client import TurnRequest
 from app.host.events import TurnEvent
-from app.models import Choice, Machine, Progress
+from app.models import Choice, Machine, Progress, Running
 from app.service import AdapterDetail, ModelFile, Receipt, Snapshot, Thread, ThreadMessage
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
@@ -154,6 +154,10 @@ class ChatService(Protocol):
     ) -> ModelFile: ...
 
     def change_model(self, name: str) -> ModelFile: ...
+
+    def running(self) -> Running: ...
+
+    def run_with(self, key: str, typed: str) -> Running: ...
 
     def self_view(self) -> SelfView: ...
 
