@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.filter import LineFilter, NoColor
 
+from app.tui import pasting
 from app.tui.chat_screen import ChatScreen
 from app.tui.keys import CHAT, CONVERSATION, chosen, misnamed
 from app.tui.palette import CALM, THEMES, ThemeChosen
@@ -127,6 +128,7 @@ def run(service: ChatService) -> int:
             level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", force=True
         )
         app = MynahApp(service)
+        pasting.install()
         with signals_leave_cleanly(state, app.leave):
             app.run()
     if app.return_code == FAULT:
