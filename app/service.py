@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from app.composing import Composing
+from app.governing import Governing
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
+from app.knowing import Knowing
 from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
+from app.models import Models
+from app.strengths import Strengths
 from store import (
     adapters,
     consent,
@@ -33,6 +37,7 @@ from store import (
     search,
     settings,
     signals,
+    steering,
     units,
     verdicts,
 )
@@ -107,6 +112,8 @@ class LearningStatus:
     run: Run | None
     last: Run | None
     usual: float | None = None
+    asks: str | None = None
+    """What learning stopped for by itself and asks the owner."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ class Snapshot:
     data_version: int
 
 
-class Service(Insight, Composing):
+class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
     """Mynah for one home."""
 
     def __init__(self, home: Home) -> None:
@@ -297,11 +304,14 @@ class Service(Insight, Composing):
             run=open_runs[0] if open_runs else None,
             last=last,
             usual=self.usual_seconds(),
+            asks=settings.get(store, settings.LEARNING_ASKS),
         )
 
     def learn_now(self) -> Run:
         """Ask for a learning run and wake the learner. Asking twice before it starts is one run."""
         store = self.store
+        # The owner's word: what a decision had left out is learned too.
+        steering.release(store)
         if not units.waiting(store) and not units.unjudged(store, 1) and not runs.open_(store):
             run = runs.request(store, Trigger.MANUAL)
             runs.finish(store, run.id, RunOutcome.NOTHING_TO_LEARN, _nothing_to_learn(units.refused(store)))
@@ -348,6 +358,8 @@ class Service(Insight, Composing):
     def pause_learning(self, paused: bool) -> None:
         """Stop runs from starting, or let them start again. A run under way is not cut off."""
         settings.put(self.store, settings.LEARNING_PAUSED, paused)
+        if not paused:
+            settings.put(self.store, settings.LEARNING_ASKS, None)
 
     def runs(self, limit: int = 50) -> list[Run]:
         """Past and present learning runs, newest first."""

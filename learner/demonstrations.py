@@ -14,16 +14,17 @@ import difflib
 import json
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from app.model.llama import ContextSettings, LlamaContext, LlamaModel, SamplerSettings, generate_together
+from app.model.llama import LlamaContext, LlamaModel, SamplerSettings, generate_together
 from app.model.renderer import Renderer, Turn
 from learner import checks
+from learner.contexts import polite_context
 from learner.examples import END_WEIGHT, Example, Target
-from learner.yielding import YIELD_BATCH
+from learner.yielding import Yielding
 from store.types import Role, UnitKind
 
 MIN_DEMONSTRATIONS = 3
@@ -65,10 +66,10 @@ class Shown:
 class Demonstrator:
     """The frozen base with corrections in front of it."""
 
-    def __init__(self, model: LlamaModel, renderer: Renderer, pause: Callable[[], None]) -> None:
+    def __init__(self, model: LlamaModel, renderer: Renderer, yielding: Yielding) -> None:
         self._model = model
         self._renderer = renderer
-        self._pause = pause
+        self._yielding = yielding
 
     def practise(self, corrections: Sequence[Example], seed: int) -> Practice:
         """Answer practice questions in the manner of the corrections; nothing where there are too few of them."""
@@ -78,11 +79,10 @@ class Demonstrator:
         questions = practice_questions(corrections)
         random.Random(seed).shuffle(questions)
         longest = int(_LONGEST * max(len(each.tokens) for each in shown)) + 1
-        # Made only now: eight windows are 240 MB, which a round without corrections has no use for.
-        settings = ContextSettings(_WINDOW, TOGETHER, n_batch=YIELD_BATCH)
         made: list[Example] = []
         refused: list[str] = []
-        with closing(self._model.context(settings)) as context:
+        # Made only now: eight windows are 240 MB, which a round without corrections has no use for.
+        with closing(polite_context(self._model, self._yielding, _WINDOW, TOGETHER)) as context:
             for first in range(0, TRIES, TOGETHER):
                 asked = questions[first : first + TOGETHER]
                 if len(made) >= ENOUGH or not asked:
@@ -117,7 +117,7 @@ class Demonstrator:
             return [([], False) for _ in prompts]
         samplings = [replace(_SAMPLING, seed=(seed + number) % 2**32) for number in range(len(prompts))]
         stops = self._renderer.stop_ids
-        replies = generate_together(context, prompts, samplings, room, stops, between=self._pause)
+        replies = generate_together(context, prompts, samplings, room, stops, between=self._yielding.border)
         return [(reply[:-1], True) if reply[-1] in stops else (reply, False) for reply in replies]
 
     def _example(self, number: int, question: str, text: str) -> Example:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.model.renderer import Renderer, Turn
+from learner import staleness
 from store import consent, conversations
 from store.db import Store
 from store.errors import ContextOverflow
@@ -115,7 +116,7 @@ def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> E
         chosen = correction_target(tokens, said)
     elif not said:
         return Refusal(unit, "the reply is empty")
-    return Example(
+    made = Example(
         unit=unit.id,
         kind=unit.kind,
         reward=unit.reward,
@@ -130,6 +131,8 @@ def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> E
         chosen_text=text.target,
         asked=asked,
     )
+    left = staleness.aged(made, staleness.of(store, reply))
+    return left if isinstance(left, Example) else Refusal(unit, left)
 
 
 def with_hint(turns: Sequence[Turn], hint: str) -> list[Turn]:

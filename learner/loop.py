@@ -12,7 +12,7 @@ import os
 import time
 from functools import cache
 
-from learner import export, judge, requery
+from learner import export, judge, requery, watchdog
 from learner.round import Round
 from learner.yielding import Yielding
 from store import runs, settings
@@ -27,6 +27,11 @@ log = logging.getLogger("mynah.learner")
 
 LINGER_SECONDS = 20.0
 _LOOK_SECONDS = 0.5
+JUDGE_SECONDS = 180.0
+"""A first reading loads the embeddings and fits the reader: 10 s on two busy cores. Each further one takes 10 ms."""
+_JUDGE_HANGS = (
+    f"the judge has been silent for {JUDGE_SECONDS:.0f} s: what was said next was not read (see learner.log)"
+)
 
 
 def work(home: Home, linger: float = LINGER_SECONDS) -> None:
@@ -73,6 +78,12 @@ def carry_out(store: Store, run: Run, yielding: Yielding) -> None:
     """Judge first, so that what was just seen is in the run."""
     runs.progress(store, run.id, RunState.JUDGING, 0.0)
     reader = cache(lambda: judge.fitted_reader(store))
-    judged = judge.judge_waiting(store, requery.sentence_similarity, reader, yielding.border)
+    with watchdog.bounded(JUDGE_SECONDS, _JUDGE_HANGS) as heard:
+
+        def pause() -> None:
+            yielding.border()
+            heard()
+
+        judged = judge.judge_waiting(store, requery.sentence_similarity, reader, pause)
     log.info("judged: %d found wanting, %d thanked for", judged.negative, judged.positive)
     Round(store, run, yielding).carry_out()

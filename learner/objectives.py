@@ -42,7 +42,12 @@ Sides = tuple[Tensor, Tensor]
 
 
 def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
-    """Log-probability of each target: logits (T, V), targets (T,) → (T,)."""
+    """Log-probability of each target: logits (T, V), targets (T,) → (T,).
+
+    Raises ValueError where there are not as many targets as positions: padding one of them would be learned.
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(f"{targets.numel()} targets for {logits.shape[0]} positions")
     chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return chosen - logits.logsumexp(-1)
 
@@ -50,8 +55,10 @@ def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
 def weighted_nll(logprobs: Tensor, weights: Tensor) -> Tensor:
     """Mean negative log-likelihood of a reply under position weights: both (T,) → scalar.
 
-    Raises ValueError when no position has weight, which would divide by zero.
+    Raises ValueError when no position has weight, which would divide by zero, or there is not one for each.
     """
+    if logprobs.shape != weights.shape:
+        raise ValueError(f"{weights.numel()} weights for {logprobs.numel()} positions")
     total = weights.sum()
     if float(total) <= 0.0:
         raise ValueError("a reply needs at least one position with weight")
@@ -62,8 +69,13 @@ def apo_zero_unpaired(policy: Tensor, reference: Tensor, rewards: Tensor, beta: 
     """APO-zero for unpaired replies, one loss per reply, in [0, 1]: summed log-probabilities and ±1 rewards, (B,).
 
     Good: 1 - σ(β·(log π - log π_ref)); bad: σ(β·(log π - log π_ref)). D'Oosterlinck et al. 2024,
-    arXiv 2408.06266, in the unpaired form of TRL's KTOTrainer (``loss_type="apo_zero_unpaired"``).
+    arXiv 2408.06266, in the unpaired form of TRL's KTOTrainer (``loss_type="apo_zero_unpaired"``). Each reply stands
+    for itself: where all rewards are the same there is a gradient all the same.
+
+    Raises ValueError for a reward of zero, which would be a constant without a gradient.
     """
+    if bool((rewards == 0).any()):
+        raise ValueError("a reply without a reward teaches nothing: leave it out")
     return torch.sigmoid(-torch.sign(rewards) * beta * (policy - reference))
 
 

@@ -26,7 +26,7 @@ from app.model import catalogue, convert
 from app.model.catalogue import ModelFile
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer
-from learner import examples, ledger
+from learner import examples, hints, ledger
 from learner.demonstrations import Demonstrator
 from learner.examples import Example
 from learner.teacher import Teacher
@@ -184,18 +184,20 @@ class Round:
                         len(result.example.accepted),
                         result.refused,
                     )
+                    if result.dropped is not None:
+                        hints.record(self._store, unit, result.dropped)
                     example = result.example
                 done.append((unit, example))
                 self._tell(RunState.PREPARING, len(done) / len(pairs), "asking the teacher")
             return done
 
-        with closing(Teacher(served, renderer, self._yielding.border)) as teacher:
+        with closing(Teacher(served, renderer, self._yielding)) as teacher:
             return Lesson(taught(lesson.train), taught(lesson.replay), taught(lesson.held_out))
 
     def _practise(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
         """Let the base that is shown the corrections answer everyday questions like them."""
         self._tell(RunState.PREPARING, 0.5, "practising on everyday questions", force=True)
-        demonstrator = Demonstrator(served, renderer, self._yielding.border)
+        demonstrator = Demonstrator(served, renderer, self._yielding)
         practice = demonstrator.practise(lesson.corrections, self._seed)
         log.info("practice: %d answers, refused %s", len(practice.examples), practice.refused)
         return replace(lesson, practice=practice.examples)
@@ -244,7 +246,7 @@ class Round:
             checks = [gate.held_out_check(gains(before), current)]
             checks += gate.drift_checks(gate.measure_drift(trainer.model, passages, self._yielding.border))
             self._tell(RunState.GATING, 0.4, "letting it answer")
-            checks += self._health(base, served, renderer, candidate)
+            checks += self._health(base, served, renderer, candidate, lesson)
         return candidate, gate.Verdict(tuple(checks))
 
     def _before(self, model: Any, held_out: list[Example], active: Adapter | None) -> list[float]:
@@ -273,15 +275,15 @@ class Round:
         )
 
     def _health(
-        self, base: ModelFile, served: LlamaModel, renderer: Renderer, candidate: Adapter
+        self, base: ModelFile, served: LlamaModel, renderer: Renderer, candidate: Adapter, lesson: Lesson
     ) -> list[Any]:
         from learner import gate
 
-        pause = self._yielding.border
-        usual = gate.base_health(base, lambda: gate.measure_health(served, renderer, None, pause))
+        usual = gate.base_health(base, lambda: gate.measure_health(served, renderer, None, self._yielding))
         path = adapters.files(self._store, candidate.id) / adapters.GGUF_NAME
         with closing(served.load_adapter(path)) as adapter:
-            return gate.health_checks(gate.measure_health(served, renderer, adapter, pause), usual)
+            health = gate.measure_health(served, renderer, adapter, self._yielding)
+        return gate.health_checks(health, usual, gate.wanted_language(lesson.examples))
 
     def _decide(self, candidate: Adapter, verdict: Verdict) -> RunOutcome:
         report = verdict.as_dict()

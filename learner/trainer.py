@@ -59,14 +59,14 @@ class TrainSettings:
     least_epochs: int = 3
     min_epochs: int = 4
     max_epochs: int = 12
-    token_budget: int = 9_000
+    token_budget: int = 7_500
     learned_loss: float = 0.35
     drift_budget: float = 0.15
     held_out_fall: float = 0.75
     gradient_clip: float = 1.0
     beta: float = 0.1
     top_k: int = 64
-    preference_reach: int = 64
+    preference_reach: int = 16
     seed: int = 0
     weights: dict[Term, float] = field(
         default_factory=lambda: {
@@ -268,8 +268,8 @@ class Trainer:
         if example.chosen is not None:
             parts: Parts = {"chosen": (example.prompt, example.chosen.tokens)}
             start, end = rejected_window(example.chosen.tokens, example.reply.tokens)
-            # Where the two part late, the likelihood at the parting already takes the mass from the reply's next
-            # token; the reply's own sequence would double the cost of a long correction for that one position.
+            # Where the two part late, the reply's own sequence would be a third of a round's tokens, nearly all of them
+            # once more what the two share: the parting itself, in the correction's sequence, has to do.
             if weights[Term.PREFERENCE] > 0.0 and start < self._settings.preference_reach and end > start:
                 parts["rejected"] = (example.prompt, example.reply.tokens[:end])
             return parts
@@ -297,8 +297,10 @@ class Trainer:
         """Likelihood of the owner's text, and a bounded preference against the reply it replaces."""
         values = objectives.token_logprobs(logits["chosen"], torch.tensor(chosen.tokens))
         ratios = None
-        if "rejected" in logits:
-            start, end = rejected_window(chosen.tokens, example.reply.tokens)
+        start, end = rejected_window(chosen.tokens, example.reply.tokens)
+        if "rejected" not in logits:
+            ratios = self._parting(example, chosen, logits["chosen"], start)
+        else:
             said = example.reply.tokens[:end]
             rejected = objectives.token_logprobs(logits["rejected"], torch.tensor(said))
             stop = min(end, len(chosen.tokens))
@@ -310,6 +312,25 @@ class Trainer:
             )
         terms = objectives.correction(values, torch.tensor(chosen.weights), ratios, self._settings.beta)
         return terms, _fit(values.detach(), chosen.weights)
+
+    def _parting(
+        self, example: Example, chosen: Target, logits: Tensor, start: int
+    ) -> tuple[Tensor, Tensor] | None:
+        """How far the two tokens at which correction and reply part have moved from the base; None where none do."""
+        said = example.reply.tokens
+        if self._settings.weights[Term.PREFERENCE] <= 0.0 or not start < min(len(chosen), len(said)):
+            return None
+        if chosen.tokens[start] == said[start]:
+            return None
+        pair = torch.tensor([chosen.tokens[start], said[start]])
+        key = (example.unit, "parting")
+        if key not in self._base_logprobs:
+            with torch.no_grad(), scoring.as_base(self.model):
+                shared = (example.prompt, chosen.tokens[: start + 1])
+                row = scoring.completion_logits(self.model, [shared])[0][-1]
+                self._base_logprobs[key] = row.log_softmax(-1)[pair]
+        moved = logits[start].log_softmax(-1)[pair] - self._base_logprobs[key]
+        return moved[0], moved[1]
 
     def _binary(self, example: Example, logits: Tensor) -> Terms:
         """A bare thumb moves the whole reply, within APO-zero's bounds."""

@@ -9,6 +9,7 @@ the learner for ever: after ``max_wait`` seconds it may finish one micro-batch.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 MAX_WAIT_SECONDS = 20.0
-YIELD_BATCH = 16
-"""Prompt tokens per evaluation in the learner's own contexts: an evaluation cannot be broken off, and with 64 of them
-a reply that began meanwhile had its first token at 0.75 of the idle speed."""
+MAX_THREADS = 8
 
 
 class Lease(Protocol):
@@ -28,6 +27,8 @@ class Lease(Protocol):
 
     @property
     def held(self) -> bool: ...
+    @property
+    def signal(self) -> int | None: ...
     def wait_until_free(self, max_wait: float) -> float: ...
 
 
@@ -59,6 +60,11 @@ class Yielding:
         if slept >= self._max_wait and self._lease.held:
             self._turn = _Turn.GRANTED
 
+    @property
+    def signal(self) -> int | None:
+        """Address of a byte that is not 0 while a reply is written, or None where the lease has none."""
+        return self._lease.signal
+
     @contextmanager
     def inside(self, layers: Iterator[nn.Module]) -> Iterator[None]:
         """While the block runs, step aside at each of these layers, forward and backward."""
@@ -83,6 +89,11 @@ class Yielding:
     def _on_gradient(self, _gradient: Tensor) -> None:
         """The gradient has come down to this layer; its own backward pass is next."""
         self.within()
+
+
+def usable_threads() -> int:
+    """Cores the learner may compute on, eight at the most."""
+    return min(len(os.sched_getaffinity(0)), MAX_THREADS)
 
 
 def decoder_layers(model: nn.Module) -> Iterator[nn.Module]:

@@ -26,6 +26,7 @@ from store.types import Actor, AdapterState, UnitState, UnitUse
 
 GGUF_NAME = "adapter.gguf"
 MANIFEST_NAME = "manifest.json"
+TOOK_BACK = "took back"
 ID_LENGTH = 12
 
 
@@ -53,6 +54,8 @@ class Serving:
     adapter: Adapter | None
     scale: float
     activation: int | None
+    why: str | None = None
+    """Why it serves, where neither the gate nor the owner decided that."""
 
 
 def active(store: Store, base_hash: str) -> Serving:
@@ -60,9 +63,10 @@ def active(store: Store, base_hash: str) -> Serving:
     row = store.conn.execute(
         "SELECT * FROM activations WHERE base_hash = ? ORDER BY id DESC LIMIT 1", (base_hash,)
     ).fetchone()
+    why = str(row["reason"]) if row is not None and row["actor"] == Actor.WATCH else None
     if row is None or row["adapter"] is None:
-        return Serving(None, 1.0, None if row is None else row["id"])
-    return Serving(get(store, row["adapter"]), row["scale"], row["id"])
+        return Serving(None, 1.0, None if row is None else row["id"], why)
+    return Serving(get(store, row["adapter"]), row["scale"], row["id"], why)
 
 
 def files(store: Store, adapter: str) -> Path:
@@ -189,6 +193,17 @@ def withdraw(store: Store, adapter: str, reason: str) -> Serving:
             return serving
         _activate(connection, _usable_parent(store, broken), 1.0, Actor.HOST, reason, broken.base_hash)
         return active(store, broken.base_hash)
+
+
+def fall_back(store: Store, taken_back: Adapter, reason: str) -> Adapter | None:
+    """Let the version before answer again, since the owner objects to this one; returns it, None for the base.
+
+    The one that is taken back stays as it is: the owner may choose it.
+    """
+    with store.write() as connection:
+        before = _usable_parent(store, taken_back)
+        _activate(connection, before, 1.0, Actor.WATCH, reason, taken_back.base_hash)
+    return before
 
 
 def use(store: Store, base_hash: str, adapter: str | None, scale: float = 1.0) -> Serving:

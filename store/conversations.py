@@ -114,6 +114,8 @@ class ReplyEnd:
     timings: dict[str, float] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     """How it was computed: ``engine`` and ``mynah`` versions, ``cpu``, ``threads``, and the prompt as ``evaluated``."""
+    guards: Sequence[dict[str, Any]] = ()
+    """What each guard found: ``item``, ``template``, ``verdict``, ``repaired``, ``retries``; ``text`` is repaired."""
 
 
 def title_from(text: str) -> str:
@@ -175,8 +177,9 @@ def append_user(store: Store, conversation: str, text: str, parent: str | None) 
 def begin_reply(store: Store, conversation: str, parent: str | None, start: ReplyStart) -> Message:
     """Save the row of a reply that is about to be generated."""
     message, moment = new_id("m"), now()
-    tokens = _pack("i", start.prompt_tokens)
     with store.write() as connection:
+        gone = _forgotten(connection, start.context_items)
+        tokens = _pack("i", () if gone else start.prompt_tokens)
         connection.execute(
             "INSERT INTO messages (id, conversation, parent, role, text, status, created, base_hash, adapter, scale, "
             "sampler, template, context_items, context_hash, prompt_tokens, left_out) "
@@ -198,6 +201,10 @@ def begin_reply(store: Store, conversation: str, parent: str | None, start: Repl
                 tokens,
                 start.left_out,
             ),
+        )
+        connection.executemany(
+            "INSERT OR IGNORE INTO item_uses SELECT id, ? FROM items WHERE id = ?",
+            [(message, item) for item in start.context_items],
         )
         _touch(connection, conversation, message, moment)
     return get_message(store, message)
@@ -250,6 +257,7 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
                 moment,
                 recorded=_recorded(row, end),
                 machine=end.machine,
+                harness={"guards": list(end.guards)} if end.guards else {},
                 error_class=end.error_class,
             )
     return get_message(store, message)
@@ -478,6 +486,17 @@ def _conversation(row: sqlite3.Row) -> Conversation:
         row["archived"],
         tuple(json.loads(row["tags"])),
     )
+
+
+def _forgotten(connection: sqlite3.Connection, items: Sequence[str]) -> bool:
+    """Whether something in a prompt was forgotten after the prompt was made: then it is not kept."""
+    if not items:
+        return False
+    marks = ", ".join("?" * len(items))
+    row = connection.execute(
+        f"SELECT 1 FROM items WHERE state = 'forgotten' AND id IN ({marks})", list(items)
+    )
+    return row.fetchone() is not None
 
 
 def _touch(connection: sqlite3.Connection, conversation: str, head: str, moment: str) -> None:

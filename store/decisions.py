@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,13 @@ def append(store: Store, kind: str, inputs: dict[str, Any], choice: dict[str, An
 def list_(store: Store, limit: int = 100) -> list[Decision]:
     """The newest decisions, newest first."""
     rows = store.conn.execute("SELECT * FROM decisions ORDER BY seq DESC LIMIT ?", (limit,))
+    return [_decision(row) for row in rows]
+
+
+def of_kinds(store: Store, kinds: Sequence[str]) -> list[Decision]:
+    """Every decision of some kinds, oldest first."""
+    marks = ", ".join("?" * len(kinds))
+    rows = store.conn.execute(f"SELECT * FROM decisions WHERE kind IN ({marks}) ORDER BY seq", list(kinds))
     return [_decision(row) for row in rows]
 
 

@@ -43,8 +43,8 @@ _TEXT_COLUMNS = {
 }
 # A child before what it points to.
 _EMPTIED = (
-    "unit_uses units unjudged judged signals events consents origins tags drafts messages conversations activations "
-    "adapters learning_runs decisions"
+    "item_uses item_changes items unit_uses units unjudged judged signals events consents origins tags drafts "
+    "messages conversations activations adapters learning_runs decisions"
 ).split()
 
 
@@ -59,7 +59,52 @@ def texts_of(store: Store, messages: Sequence[str]) -> list[str]:
         "UNION SELECT hint FROM units JOIN wanted ON message = wanted.id WHERE hint IS NOT NULL",
         (ids,),
     )
-    return [row["text"] for row in rows]
+    return [row["text"] for row in rows] + texts_of_items(store, items_from(store.conn, messages))
+
+
+def items_from(connection: sqlite3.Connection, messages: Sequence[str]) -> list[str]:
+    """The items that came from messages, those the owner made of them later included."""
+    rows = connection.execute(
+        "SELECT id FROM items WHERE source_message IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(messages)),),
+    )
+    return [row["id"] for row in rows]
+
+
+def texts_of_items(store: Store, items: Sequence[str]) -> list[str]:
+    """Every text that stands in items: memories, rules, the words that a guard looks for."""
+    rows = store.conn.execute(
+        "SELECT atom FROM items, json_tree(items.body) WHERE items.id IN (SELECT value FROM json_each(?)) "
+        "AND json_tree.type = 'text'",
+        (json.dumps(list(items)),),
+    )
+    return [row["atom"] for row in rows]
+
+
+def forget_items(connection: sqlite3.Connection, items: Sequence[str]) -> None:
+    """Leave of items their ids alone, and take them out of the prompts that are kept of replies.
+
+    A prompt is kept as token ids, which say what the text said; without them the reply cannot be replayed.
+    """
+    ids = json.dumps(list(items))
+    mine = "SELECT value FROM json_each(?)"
+    connection.execute(
+        "UPDATE items SET state = 'forgotten', topic = id, body = '{}', conversation = NULL, source_message = NULL, "
+        "source_start = NULL, source_end = NULL, expires = NULL, effect = NULL, embedder = NULL, vector = NULL "
+        f"WHERE id IN ({mine})",
+        (ids,),
+    )
+    had = f"SELECT message FROM item_uses WHERE item IN ({mine})"
+    if connection.execute(f"{had} LIMIT 1", (ids,)).fetchone() is None:
+        return
+    with _without_triggers(connection, "messages"), _without_triggers(connection, "events"):
+        connection.execute(
+            f"UPDATE messages SET prompt_tokens = x'', context_hash = '' WHERE id IN ({had})", (ids,)
+        )
+        connection.execute(
+            f"UPDATE events SET replay = 'not_replayable' WHERE kind = 'model_call' AND message IN ({had})",
+            (ids,),
+        )
 
 
 def delete_messages(connection: sqlite3.Connection, messages: Sequence[str]) -> None:
@@ -67,6 +112,7 @@ def delete_messages(connection: sqlite3.Connection, messages: Sequence[str]) -> 
     ids = json.dumps(list(messages))
     mine = "SELECT value FROM json_each(?)"
     connection.execute("PRAGMA defer_foreign_keys = ON")
+    forget_items(connection, items_from(connection, messages))
     connection.execute(
         f"DELETE FROM unit_uses WHERE unit IN (SELECT id FROM units WHERE message IN ({mine}))", (ids,)
     )

@@ -84,11 +84,12 @@ def append_model_call(
     *,
     recorded: Recorded,
     machine: Mapping[str, Any],
+    harness: Mapping[str, Any],
     error_class: ErrorClass | None,
 ) -> None:
-    """The step of a reply that has ended."""
+    """The step of a reply that has ended. ``harness``: what of it no column of the message holds."""
     klass = replay.of_model_call(recorded)
-    content = Content(metadata=machine)
+    content = Content(harness=harness, metadata=machine)
     insert(connection, conversation, message, EventKind.MODEL_CALL, created, klass, content, error_class)
 
 

@@ -15,16 +15,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from store import adapters, conversations, decisions, textindex, units
+from store import adapters, conversations, decisions, erasure, items, textindex, units
 from store.adapters import Adapter, Moved
 from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
-from store.types import AdapterState, ForgetState, Role, Scope, SignalKind, SignalSource, UnitKind
+from store.types import AdapterState, ForgetState, ItemState, Role, Scope, SignalKind, SignalSource, UnitKind
 
 _MAKING = timedelta(hours=1)
 SAW_IT = "it saw what the owner asked to forget"
@@ -36,7 +37,8 @@ class Item:
     """What a request is about.
 
     ``conversation`` is deleted whole where it is given. ``reply`` is one that stays, but whose re-query was read off
-    the first of the messages. Scope `all` names no messages: it means all of them.
+    the first of the messages. Scope `all` names no messages: it means all of them. ``items`` are the versions of a
+    memory (or rule) that is forgotten by itself; those that came from a message go with it.
     """
 
     scope: Scope
@@ -44,6 +46,7 @@ class Item:
     messages: tuple[str, ...] = ()
     conversation: str | None = None
     reply: str | None = None
+    items: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def find(store: Store, scope: Scope, target: str | None) -> Item:
     if scope is Scope.ADAPTER:
         adapters.get(store, target)
         return Item(scope, target)
+    if scope is Scope.MEMORY:
+        return Item(scope, target, items=_versions(store, target))
     if scope is Scope.CONVERSATION:
         conversations.get(store, target)
         return Item(
@@ -182,7 +187,7 @@ def request(store: Store, scope: Scope, target: str | None) -> Forgetting:
         item = find(store, scope, target)
         asked = new_id("f")
         plan: dict[str, Any] = {
-            "item": {**asdict(item), "messages": list(item.messages)},
+            "item": {**asdict(item), "messages": list(item.messages), "items": list(item.items)},
             "counts": counted(store, item),
             "taught": bool(_units(connection, item)),
             "parts": textindex.parts_of(connection, item.messages),
@@ -191,6 +196,7 @@ def request(store: Store, scope: Scope, target: str | None) -> Forgetting:
         }
         for unit in _units(connection, item):
             units.refuse(store, unit, TO_BE_FORGOTTEN)
+        _switch_off(connection, item)
         tainted, moved = make_clean(store, item)
         plan["tainted"] = tainted
         plan["moved"] = [_moved(each) for each in moved]
@@ -226,11 +232,12 @@ def carry_over(live: Store, copy: Store) -> None:
         if each.id in known or each.scope is Scope.ALL or again:
             continue
         wanted = json.dumps([*each.plan["item"]["messages"], each.target])
-        for table in ("messages", "conversations", "adapters"):
-            there = copy.conn.execute(
-                f"SELECT 1 FROM {table} WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1", (wanted,)
-            ).fetchone()
-            if there is not None and each.scope == table.removesuffix("s"):
+        there = copy.conn.execute(
+            f"SELECT 1 FROM {_TABLES[each.scope]} WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1",
+            (wanted,),
+        ).fetchone()
+        if there is not None:
+            with suppress(NotFound):
                 request(copy, each.scope, each.target)
 
 
@@ -292,6 +299,33 @@ def note(store: Store, asked: str, **changes: Any) -> Forgetting:
             f"UPDATE forgettings SET {columns}, updated = ? WHERE id = ?", (*changes.values(), now(), asked)
         )
     return get(store, asked)
+
+
+_TABLES = {
+    Scope.MESSAGE: "messages",
+    Scope.CONVERSATION: "conversations",
+    Scope.ADAPTER: "adapters",
+    Scope.MEMORY: "items",
+}
+
+
+def _versions(store: Store, target: str) -> tuple[str, ...]:
+    """All that was ever said of the topic of a memory or rule. Raises NotFound."""
+    found = items.get(store, target)
+    if found.state is ItemState.FORGOTTEN:
+        raise NotFound(f"{target} was forgotten already")
+    return tuple(each.id for each in items.versions(store, found.kind, found.topic))
+
+
+def _switch_off(connection: sqlite3.Connection, item: Item) -> None:
+    """Nothing that is to be forgotten reaches a reply from now on."""
+    ids = json.dumps([*item.items, *erasure.items_from(connection, item.messages)])
+    everything = item.scope is Scope.ALL
+    connection.execute(
+        "UPDATE items SET state = 'off' WHERE state IN ('active', 'proposed') "
+        "AND (? OR id IN (SELECT value FROM json_each(?)))",
+        (everything, ids),
+    )
 
 
 def _reacted_to(store: Store, message: conversations.Message) -> str | None:

@@ -22,9 +22,9 @@ def new_id(kind: str) -> str:
     return kind + "".join(_DIGITS[(bits >> shift) & 31] for shift in range(0, 50, 5))
 
 
-def now() -> str:
-    """The present as ISO 8601 UTC with microseconds: sorts as text."""
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
+def now(shift: float = 0.0) -> str:
+    """The present, or ``shift`` seconds from it, as ISO 8601 UTC with microseconds: sorts as text."""
+    return datetime.fromtimestamp(time.time() + shift, UTC).isoformat(timespec="microseconds")
 
 
 def resolve(store: Store, table: str, prefix: str) -> str:
@@ -42,6 +42,7 @@ def resolve(store: Store, table: str, prefix: str) -> str:
         "units": "learning unit",
         "decisions": "decision",
         "forgettings": "request to forget",
+        "items": "memory, instruction or guard",
     }[table]
     rows = store.conn.execute(
         f"SELECT id FROM {table} WHERE id >= ? AND id < ? LIMIT 3", (prefix, prefix + "\U0010ffff")

@@ -140,6 +140,55 @@ def m004_pins_tags_drafts(db: Database) -> None:
 
 
 @migrations()
+def m005_items(db: Database) -> None:
+    """Memories, instructions and guards: versions by topic, who switched them when, and which replies had them.
+
+    What is forgotten stays as a row without words, so that a reply can still say that something was in its prompt.
+    """
+    db.execute(
+        """
+        CREATE TABLE items (
+          seq INTEGER PRIMARY KEY,
+          id TEXT NOT NULL UNIQUE,
+          kind TEXT NOT NULL,
+          topic TEXT NOT NULL,
+          version INTEGER NOT NULL,
+          state TEXT NOT NULL,
+          body TEXT NOT NULL,
+          conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE,
+          source_message TEXT REFERENCES messages (id) ON DELETE SET NULL,
+          source_start INTEGER,
+          source_end INTEGER,
+          confidence REAL NOT NULL,
+          expires TEXT,
+          created TEXT NOT NULL,
+          decision TEXT,
+          effect TEXT,
+          embedder TEXT,
+          vector BLOB,
+          UNIQUE (kind, topic, version)
+        )
+        """
+    )
+    db.execute("CREATE INDEX idx_items_state ON items (state, kind)")
+    db.execute("CREATE INDEX idx_items_source ON items (source_message)")
+    db.execute("CREATE INDEX idx_items_conversation ON items (conversation)")
+    db.execute(
+        "CREATE TABLE item_changes (seq INTEGER PRIMARY KEY, "
+        "item TEXT NOT NULL REFERENCES items (id) ON DELETE CASCADE, "
+        "state TEXT NOT NULL, created TEXT NOT NULL, decision TEXT)"
+    )
+    db.execute("CREATE INDEX idx_item_changes_item ON item_changes (item)")
+    _append_only(db, "item_changes")
+    db.execute(
+        "CREATE TABLE item_uses (item TEXT NOT NULL REFERENCES items (id) ON DELETE CASCADE, "
+        "message TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE, PRIMARY KEY (item, message)) WITHOUT ROWID"
+    )
+    db.execute("CREATE INDEX idx_item_uses_message ON item_uses (message)")
+    db.execute("PRAGMA user_version = 5")
+
+
+@migrations()
 def m006_full_text_index_in_parts(db: Database) -> None:
     """The full-text index in four parts, told by a conversation's id (see `store.textindex`)."""
     for event in ("insert", "delete", "update"):

@@ -114,6 +114,8 @@ _PRESSED = re.compile(
     r"(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2})(?:,(?:(?:ctrl|alt|shift)\+[^\s,]+|f\d{1,2}))*"
 )
 _DIAL = "allow or deny"
+_APPROVAL = "automatic, ask or never"
+_AGREES = _one_of("automatic", "ask", "never")
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -127,6 +129,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         settings.TITLES,
         "Whether the model names new conversations; off, the first line is the title.",
+        "on or off",
+        AT_ONCE,
+        _switch,
+    ),
+    Option(
+        settings.SUMMARY,
+        "Whether the model is told in short what a long conversation left out of its window.",
         "on or off",
         AT_ONCE,
         _switch,
@@ -188,6 +197,13 @@ OPTIONS: tuple[Option, ...] = (
         command="mynah learn pause` and `mynah learn resume",
     ),
     Option(
+        settings.LEARNING_ASKS,
+        "Why learning stopped by itself, where it did.",
+        "a text",
+        AT_ONCE,
+        command="mynah learn resume",
+    ),
+    Option(
         settings.PINNED,
         "The version that stays, whatever is learned.",
         "an adapter",
@@ -234,10 +250,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         settings.THREADS,
-        "How many threads the model computes with, as measured on this machine.",
-        "nothing: `mynah config unset` measures again",
+        "How many threads the model computes with; measured on this machine unless you say.",
+        "a whole number from 1 to 256, of which no more than there are cores are used; unset, it is measured again",
         NEXT_HOST,
-        command="mynah config unset host.threads",
+        _whole(1, 256),
+    ),
+    Option(
+        settings.GPU_LAYERS,
+        "How many of the model's layers a GPU computes, where llama.cpp was built for one; unset, all that fit.",
+        "a whole number from 0 to 999, 0 being none",
+        NEXT_HOST,
+        _whole(0, 999),
     ),
     Option(
         settings.PRIVACY_WORDS,
@@ -245,6 +268,62 @@ OPTIONS: tuple[Option, ...] = (
         "words with commas between",
         AT_ONCE,
         _words,
+    ),
+    Option(
+        settings.APPROVE_MEMORY,
+        "Whether what you say of yourself is remembered by itself, after your word, or never.",
+        _APPROVAL,
+        AT_ONCE,
+        _AGREES,
+    ),
+    Option(
+        settings.APPROVE_INSTRUCTION,
+        "The same for standing rules that every reply reads.",
+        _APPROVAL,
+        AT_ONCE,
+        _AGREES,
+    ),
+    Option(
+        settings.APPROVE_GUARD,
+        "The same for checks that every reply is put through.",
+        _APPROVAL,
+        AT_ONCE,
+        _AGREES,
+    ),
+    Option(
+        settings.APPROVE_WEIGHTS,
+        "The same for learning runs that start by themselves; `mynah learn now` asks nobody.",
+        _APPROVAL,
+        AT_ONCE,
+        _AGREES,
+    ),
+    Option(
+        settings.CHANGES_PER_DAY,
+        "How many changes Mynah may make to itself within a day.",
+        "a whole number from 0 to 1000",
+        AT_ONCE,
+        _whole(0, 1000),
+    ),
+    Option(
+        settings.LEARN_MINUTES_PER_DAY,
+        "How many minutes learning runs may take within a day before none starts by itself.",
+        "minutes from 0 to 1440",
+        AT_ONCE,
+        _number(0, 1440),
+    ),
+    Option(
+        settings.CPU_MINUTES_PER_DAY,
+        "The same in minutes of the processor.",
+        "minutes from 0 to 100000",
+        AT_ONCE,
+        _number(0, 100_000),
+    ),
+    Option(
+        settings.FROZEN,
+        "Whether nothing is changed by itself.",
+        "on or off",
+        AT_ONCE,
+        command="mynah freeze",
     ),
 )
 """Every setting, in the order in which they are listed."""
@@ -304,7 +383,7 @@ def reset(store: Store, key: str) -> Value:
         UsageError: another command changes this one.
     """
     option = find(key)
-    if option.read is None and key != settings.THREADS:
+    if option.read is None:
         raise UsageError(f"{key} is changed with `{option.command}`")
     settings.put(store, key, None)
     return value(store, key)

@@ -21,7 +21,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from store import adapters, conversations, decisions, erasure, forgetting, runs, settings, textindex, units, warm
+from store import (
+    adapters,
+    conversations,
+    decisions,
+    erasure,
+    forgetting,
+    runs,
+    settings,
+    textindex,
+    units,
+    warm,
+)
 from store.db import Store
 from store.errors import HomeLocked, NotFound
 from store.exchange import cleansing
@@ -99,7 +110,7 @@ def _texts(work: _Work) -> None:
         _everything(work)
         return
     item = _item(store, work)
-    texts = erasure.texts_of(store, item.messages)
+    texts = erasure.texts_of(store, item.messages) + erasure.texts_of_items(store, item.items)
     if item.conversation is not None:
         title = store.conn.execute(
             "SELECT title FROM conversations WHERE id = ?", (item.conversation,)
@@ -117,13 +128,14 @@ def _item(store: Store, work: _Work) -> Item:
     with contextlib.suppress(NotFound):
         return forgetting.find(store, work.scope, work.asked.target)
     kept = work.plan["item"]
-    return Item(work.scope, work.asked.target, tuple(kept["messages"]), kept["conversation"], kept["reply"])
+    messages, items = tuple(kept["messages"]), tuple(kept.get("items", ()))
+    return Item(work.scope, work.asked.target, messages, kept["conversation"], kept["reply"], items)
 
 
 def forget_in(store: Store, item: Item, tainted: list[str]) -> None:
     """Delete an item from a database, in one transaction: its rows, its quotations, its marks on adapters."""
     with store.write() as connection:
-        quotes = Quotes(erasure.texts_of(store, item.messages))
+        quotes = Quotes(erasure.texts_of(store, item.messages) + erasure.texts_of_items(store, item.items))
         for late in forgetting.seen_by(store, item):
             # A run that was under way when the owner asked has entered its candidate since.
             adapters.taint(store, [late], forgetting.SAW_IT)
@@ -140,6 +152,7 @@ def forget_in(store: Store, item: Item, tainted: list[str]) -> None:
         if item.conversation is None:
             for conversation in touched:
                 _mend(store, conversation, item, quotes)
+        erasure.forget_items(connection, item.items)
         erasure.delete_messages(connection, item.messages)
         if item.conversation is not None:
             connection.execute("DELETE FROM conversations WHERE id = ?", (item.conversation,))

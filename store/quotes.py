@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from store.causes import keys_of
+
 WINDOW = 16
 STRIDE = 8
 LEAST = 8
@@ -24,7 +26,10 @@ class Quotes:
     def __init__(self, texts: Iterable[str]) -> None:
         self._windows: set[str] = set()
         self._whole: set[str] = set()
-        for text in {line.strip() for each in texts for line in each.splitlines()}:
+        whole_texts = list(texts)
+        # What a failure was about is named by words of the question it followed.
+        self._keys = tuple(sorted(key for text in whole_texts for key in keys_of(text)))
+        for text in {line.strip() for each in whole_texts for line in each.splitlines()}:
             if len(text) >= WINDOW:
                 self._windows.update(
                     text[start : start + WINDOW] for start in range(0, len(text) - WINDOW + 1, STRIDE)
@@ -37,7 +42,7 @@ class Quotes:
 
     def in_(self, text: str) -> bool:
         """Whether a text holds a piece of any of them."""
-        if any(whole in text for whole in self._whole):
+        if any(whole in text for whole in self._whole) or text.endswith(self._keys):
             return True
         windows = self._windows
         return any(text[start : start + WINDOW] in windows for start in range(len(text) - WINDOW + 1))

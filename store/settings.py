@@ -10,6 +10,7 @@ from store.errors import UsageError
 
 MODEL: Final = "model"
 LEARNING_PAUSED: Final = "learning.paused"
+LEARNING_ASKS: Final = "learning.asks"
 MIN_UNITS: Final = "learning.min_units"
 IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
 HOST_IDLE_SECONDS: Final = "host.idle_seconds"
@@ -19,18 +20,29 @@ WARM_ON_DISK: Final = "host.warm_on_disk"
 PINNED: Final = "adapter.pinned"
 ADAPTER_STRENGTH: Final = "adapter.strength"
 THREADS: Final = "host.threads"
+GPU_LAYERS: Final = "host.gpu_layers"
 SYSTEM_PROMPT: Final = "chat.system_prompt"
 PRIVACY_WORDS: Final = "privacy.words"
 KEEP_HISTORY: Final = "consent.history"
 FEED_MEMORY: Final = "consent.memory"
 TRAIN: Final = "consent.train"
 TITLES: Final = "chat.titles"
+SUMMARY: Final = "chat.summary"
 THEME: Final = "chat.theme"
 KEYS: Final = "chat.keys"
+FROZEN: Final = "control.frozen"
+APPROVE_MEMORY: Final = "control.approval.memory"
+APPROVE_INSTRUCTION: Final = "control.approval.instruction"
+APPROVE_GUARD: Final = "control.approval.guard"
+APPROVE_WEIGHTS: Final = "control.approval.weights"
+CHANGES_PER_DAY: Final = "control.changes_per_day"
+LEARN_MINUTES_PER_DAY: Final = "control.learn_minutes_per_day"
+CPU_MINUTES_PER_DAY: Final = "control.cpu_minutes_per_day"
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
     LEARNING_PAUSED: False,
+    LEARNING_ASKS: None,
     MIN_UNITS: 4,
     IDLE_LEARN_SECONDS: 120.0,
     HOST_IDLE_SECONDS: 600.0,
@@ -40,14 +52,24 @@ DEFAULTS: Final[dict[str, Any]] = {
     PINNED: None,
     ADAPTER_STRENGTH: 1.0,
     THREADS: None,
+    GPU_LAYERS: None,
     SYSTEM_PROMPT: "You are a helpful AI assistant named Mynah.",
     PRIVACY_WORDS: [],
     KEEP_HISTORY: "allow",
     FEED_MEMORY: "allow",
     TRAIN: "allow",
     TITLES: True,
+    SUMMARY: False,
     THEME: "dark",
     KEYS: {},
+    FROZEN: False,
+    APPROVE_MEMORY: "automatic",
+    APPROVE_INSTRUCTION: "automatic",
+    APPROVE_GUARD: "automatic",
+    APPROVE_WEIGHTS: "automatic",
+    CHANGES_PER_DAY: 40,
+    LEARN_MINUTES_PER_DAY: 240.0,
+    CPU_MINUTES_PER_DAY: 240.0,
 }
 
 

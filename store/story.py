@@ -66,7 +66,7 @@ def of(store: Store, message: str) -> Story:
         unit,
         units.fate(store, message),
         uses,
-        _decisions(store, uses),
+        _decisions(store, unit, uses),
     )
 
 
@@ -77,12 +77,13 @@ def _counted(store: Store, unit: Unit | None) -> frozenset[str]:
     return frozenset(json.loads(row["signals"] or "[]"))
 
 
-def _decisions(store: Store, uses: list[Use]) -> list[Decision]:
-    """What was decided about the adapters that took the reply as a lesson or a test; replays would only repeat it."""
+def _decisions(store: Store, unit: Unit | None, uses: list[Use]) -> list[Decision]:
+    """What was decided about the unit, and about the adapters that took it as a lesson or a test; replays repeat it."""
     adapters = [use.adapter for use in uses if use.use is not UnitUse.REPLAYED]
     marks = ", ".join("?" * len(adapters))
     rows = store.conn.execute(
-        f"SELECT id FROM decisions WHERE json_extract(inputs, '$.adapter') IN ({marks}) ORDER BY seq",
-        adapters,
+        f"SELECT id FROM decisions WHERE json_extract(inputs, '$.adapter') IN ({marks}) "
+        "OR json_extract(inputs, '$.unit') = ? ORDER BY seq",
+        (*adapters, None if unit is None else unit.id),
     ).fetchall()
     return [decisions.get(store, row["id"]) for row in rows]

@@ -24,6 +24,7 @@ class Happening(StrEnum):
     CHOSEN = "chosen"
     ROLLED_BACK = "rolled_back"
     WITHDRAWN = "withdrawn"
+    TAKEN_BACK = "taken_back"
     KEPT_BACK = "kept_back"
     DELETED = "deleted"
 
@@ -74,6 +75,8 @@ def _activations(store: Store, base_hash: str, known: dict[str, Adapter], since:
                     Happening.LIVE,
                     str((adapter.gate if adapter else {}).get("summary") or ""),
                 )
+            case Actor.WATCH:
+                happening, detail = Happening.TAKEN_BACK, reason
             case Actor.HOST:
                 happening, detail = Happening.WITHDRAWN, reason
             case Actor.OWNER if reason.startswith("rolled back"):

@@ -183,7 +183,7 @@ def _of_message(event: sqlite3.Row | None, row: sqlite3.Row, rows: _Rows) -> Ste
             {"parent": row["parent"], "left_out": row["left_out"] if call else None}
             | {"prompt_tokens": conversations.known_numbers("i", row["prompt_tokens"]) or None}
         ),
-        harness=_harness(row) if call else {},
+        harness=(_harness(row) if call else {}) | ({} if event is None else json.loads(event["harness"])),
         action=_present(
             {
                 "role": row["role"],

@@ -187,7 +187,26 @@ class Scope(StrEnum):
     MESSAGE = "message"
     CONVERSATION = "conversation"
     ADAPTER = "adapter"
+    MEMORY = "memory"
     ALL = "all"
+
+
+class ItemKind(StrEnum):
+    """What an item does: it is told to the model as data, told to it as a rule, or checked in code."""
+
+    MEMORY = "memory"
+    INSTRUCTION = "instruction"
+    GUARD = "guard"
+
+
+class ItemState(StrEnum):
+    """Where an item stands. Only active ones reach a reply; of a forgotten one no word is left."""
+
+    PROPOSED = "proposed"
+    ACTIVE = "active"
+    OFF = "off"
+    RETIRED = "retired"
+    FORGOTTEN = "forgotten"
 
 
 class Actor(StrEnum):
@@ -196,6 +215,7 @@ class Actor(StrEnum):
     GATE = "gate"
     OWNER = "owner"
     HOST = "host"
+    WATCH = "watch"
 
 
 class EventKind(StrEnum):

@@ -13,7 +13,7 @@ from typing import Any
 from app.host.capture import Incognito, StoreRecorder
 from app.host.engine import Engine
 from app.host.events import Done, Failed, Started, Token, TurnEvent
-from app.host.jobs import Exactly, Job, Priority, Recorder, Sampling, Serve
+from app.host.jobs import Job, Priority, Recorder, Sampling, Serve, Weights
 from app.model.renderer import Turn
 from store import adapters, conversations, ids
 from store.db import Store
@@ -117,7 +117,7 @@ class Desk:
         temperature: float = 0.4,
         max_tokens: int = 512,
         stops: tuple[str, ...] = (),
-        serve: Serve | Exactly = Serve.ACTIVE,
+        serve: Weights = Serve.ACTIVE,
         incognito: bool = False,
         recorder: Recorder | None = None,
         grammar: str | None = None,

@@ -24,7 +24,8 @@ def take_back(connection: sqlite3.Connection, schema: int) -> None:
         file.flush()
         with closing(sqlite3.connect(file.name)) as released:
             then = {
-                row[0]: (row[1], row[2]) for row in released.execute("SELECT name, type, sql FROM sqlite_master")
+                row[0]: (row[1], row[2])
+                for row in released.execute("SELECT name, type, sql FROM sqlite_master")
             }
             columns = {name: _columns(released, name) for name in then}
     for kind in ("trigger", "index", "view", "table"):

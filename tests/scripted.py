@@ -6,7 +6,9 @@ configure a process it does not hold: ``echo TEXT``, ``count N`` (numbers, one t
 memory), ``quote TEXT`` (a fault whose words are the question), ``unfit`` (the same, before it is queued), ``bytes
 TEXT`` (one UTF-8 byte per token), ``forever``, ``spell`` (its own control token, in pieces), ``version`` (what is
 attached), ``turns`` (how many turns it was given), ``grammar`` (the one it must keep to), ``system`` (its system
-prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time). Any other message is answered with
+prompt), ``raw TEXT`` (the text, which may hold markup, ten characters at a time), ``prompt`` (the whole message it was
+asked with, what memories were put before it included). Asked again because a guard refused its reply it says ``fine``,
+or after ``stubborn TEXT`` the same again. Any other message is answered with
 ``You said: …``. It reads the question out of the tokens of the sequence it was given, so a cache that mixes up
 conversations shows.
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -25,15 +28,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from app.harness.recall import without_block
 from app.host.client import HostClient, running_host, stop_host
 from app.host.jobs import Sampling
-from app.host.runtime import BrokenOff, ModelInfo
+from app.host.runtime import STEPS, BrokenOff, ModelInfo
 from app.model.renderer import Fitted, Renderer, Turn
 from store.errors import AdapterFileError
 from store.home import Home
 
 BASE_HASH = "5c" * 32
 MODEL = "scripted"
+REFUSED = "Your answer was not accepted"
 START, END, BOS = 256, 257, 258
 FIRST_PIECE = 1000
 BROKEN = b"broken"
@@ -121,7 +126,9 @@ class ScriptedRuntime:
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         if turns[-1].content.startswith("unfit"):
             raise RuntimeError(f"cannot fit {turns[-1].content!r}")
-        return self.renderer.fit(turns, self.info.context, reserve)
+        return self.renderer.fit(
+            turns, self.info.context, reserve, max((self.info.context - reserve) // STEPS, 1)
+        )
 
     def continuation(self, text: str) -> list[int]:
         return self.renderer.unfinished(text)
@@ -184,11 +191,11 @@ class ScriptedLane:
     def proceed(self) -> None:
         self.interrupted.clear()
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> ScriptedSampler:
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> ScriptedSampler:
         self.runtime.samplings.append(sampling)
-        self.runtime.grammars.append(grammar)
+        self.runtime.grammars.append(grammar if after is None else f"after {after}: {grammar}")
         self.runtime.drawn_from.append((list(self.held[self.last]), list(self.computed_in[self.last])))
-        return ScriptedSampler(self, grammar)
+        return ScriptedSampler(self, self.runtime.grammars[-1])
 
     def truncate(self, sequence: int, length: int) -> None:
         del self.held[sequence][length:]
@@ -225,6 +232,12 @@ class ScriptedLane:
         user = self.runtime.vocab.text(tokens[starts[-2] : starts[-1]])
         return user.removeprefix("user\n").rstrip("\n"), len(starts) - 1
 
+    def asked_before(self) -> str:
+        """The message of the user before the last one."""
+        tokens = self.held[self.last]
+        starts = [index for index, token in enumerate(tokens) if token == START]
+        return self.runtime.vocab.text(tokens[starts[-4] : starts[-3]]).removeprefix("user\n")
+
     def pieces_said(self) -> int:
         """How many pieces of its reply the last evaluated sequence holds already."""
         tokens = self.held[self.last]
@@ -236,11 +249,20 @@ class ScriptedLane:
         tokens = self.held[self.last]
         return self.runtime.vocab.text(tokens[: tokens.index(END)]).removeprefix("system\n")
 
+    def _meant(self, given: str) -> str:
+        """The command in a message, without the memories before it; another one where a guard asks again."""
+        asked = without_block(given)
+        if asked.startswith(REFUSED):
+            before = without_block(self.asked_before()).rstrip("\n")
+            return before if before.startswith("stubborn ") else "echo fine"
+        return f"echo {given}" if asked.startswith("prompt ") else asked
+
     def script(self, grammar: str | None) -> Iterator[bytes]:
         """The pieces of the reply to what is in the last evaluated sequence."""
-        asked, turns = self.asked()
+        given, turns = self.asked()
+        asked = self._meant(given)
         command, _, rest = asked.partition(" ")
-        if command == "echo":
+        if command in ("echo", "stubborn"):
             yield from _words(rest)
         elif command == "bytes":
             yield from (bytes([byte]) for byte in rest.encode())
@@ -259,13 +281,20 @@ class ScriptedLane:
         elif command == "turns":
             yield str(turns).encode()
         elif command in _PACE:
-            yield from _numbers(command, int(rest or 10**9), self.runtime.pause)
+            yield from _numbers(command, _first_number(rest), self.runtime.pause)
         else:
             yield from _words(f"You said: {asked}")
 
 
 _TICK = 0.01
+_ENDLESS = 10**9
 _PACE = {"count": 0.0, "slow": 0.05, "hang": 1.0, "forever": 0.002, "fail": 0.0, "memory": 0.0}
+
+
+def _first_number(text: str) -> int:
+    """The first number after a command: messages of one role are joined, so more may follow. Endless without one."""
+    found = re.search(r"\d+", text)
+    return int(found[0]) if found else _ENDLESS
 
 
 def _numbers(command: str, count: int, pause: Callable[[float], None]) -> Iterator[bytes]:

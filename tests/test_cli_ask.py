@@ -73,6 +73,14 @@ def test_text_after_two_dashes_may_look_like_an_option(home: Home, mynah: Mynah)
     assert sent(home, mynah, "ask", "--", "-5 + 3?")["text"] == "-5 + 3?"
 
 
+def test_the_version_can_be_chosen_for_one_question(home: Home, mynah: Mynah) -> None:
+    assert sent(home, mynah, "ask", "x", "--base")["base"] is True
+    turn = sent(home, mynah, "ask", "x", "--strength", "0.4")
+    assert (turn["base"], turn["strength"]) == (False, 0.4)
+    assert mynah("ask", "x", "--base", "--strength", "1").code == 2
+    assert mynah("ask", "x", "--strength", "nan").code == 2
+
+
 def test_options_reach_the_sampler(home: Home, mynah: Mynah) -> None:
     turn = sent(
         home, mynah, "ask", "x", "--temperature", "0", "--seed", "7", "--max-tokens", "5", "--incognito"
@@ -169,6 +177,14 @@ def test_waiting_and_leaving_out_are_said(home: Home, mynah: Mynah) -> None:
         "(longer than the model's window: 4 earlier messages were left out)",
         "(the reply reached its longest length)",
     ]
+
+
+@pytest.mark.parametrize(("told", "said"), [(4, ", all told in short"), (2, ", 2 of them told in short")])
+def test_what_is_told_in_short_is_said(home: Home, mynah: Mynah, told: int, said: str) -> None:
+    start = Started("j1", "c1", "m1", "m2", None, left_out=4, summarised=told)
+    with stub_host(home, [start, *REPLY[1:]]):
+        ran = mynah("ask", "hello")
+    assert f"4 earlier messages were left out{said})" in ran.err
 
 
 def test_incognito_reply_offers_nothing_to_go_on_with(home: Home, mynah: Mynah) -> None:

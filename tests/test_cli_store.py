@@ -308,7 +308,8 @@ class TestAdapters:
 
 class TestModels:
     def test_list(self, mynah: Mynah, home: Home) -> None:
-        (row,) = json.loads(mynah("models", "list", "--json").out)
+        row, *afar = json.loads(mynah("models", "list", "--json").out)
+        assert {each["place"] for each in afar} == {"to fetch"}
         assert (row["name"], row["active"], row["base"]) == ("smollm2-135m-instruct", True, base_hash(home))
 
     def test_no_model(self, mynah: Mynah, tmp_path: Path) -> None:
@@ -326,7 +327,7 @@ class TestModels:
         tiny_gguf.write_base(tiny)
         assert mynah("models", "use", str(tiny)).code == 0
         tiny.unlink()
-        (row,) = json.loads(mynah("models", "list", "--json").out)
+        row = json.loads(mynah("models", "list", "--json").out)[0]
         assert (row["name"], row["active"]) == ("smollm2-135m-instruct", False)
         assert mynah("models", "use", "default").code == 0
         assert json.loads(mynah("models", "list", "--json").out)[0]["active"]

@@ -431,7 +431,11 @@ class TestBackups:
         assert whole(talked)
 
     def test_a_backup_that_forgetting_cannot_open_is_named_before_and_after(
-        self, talked: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        talked: Home,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         saved = tmp_path / "saved.tar.gz"
         encryption.encrypt(talked, PASSPHRASE, quiet)
@@ -447,7 +451,9 @@ class TestBackups:
         for words in (["--dry-run"], []):
             assert run(["forget", "conversation", conversation, "--yes", *words]) == 0
             said = capsys.readouterr().out
-            assert f"backup {saved}: made under another passphrase, so it was not opened; it still holds" in said
+            assert (
+                f"backup {saved}: made under another passphrase, so it was not opened; it still holds" in said
+            )
             assert "written anew" not in said
 
     def test_a_plain_backup_makes_an_encrypted_home_plain_and_says_so(

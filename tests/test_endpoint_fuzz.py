@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
@@ -118,6 +118,14 @@ def answer_of(host: HostClient, path: str, data: bytes) -> tuple[int, str]:
 
 @PLENTY
 @given(NEARLY_RIGHT | WRONG)
+@example(
+    {
+        "messages": [
+            {"role": "user", "content": "count 3"},
+            {"role": "user", "content": [{"type": "text", "text": "echo a"}]},
+        ]
+    }
+)
 def test_requests_for_chat(host: HostClient, body: dict[str, Any]) -> None:
     status, text = answer_of(host, "/v1/chat/completions", json.dumps(body).encode())
     if status != 200:

@@ -16,7 +16,7 @@ from app.host.client import HostClient
 from app.host.openai_tools import toolbox
 from app.host.openai_wire import Head, Spoken
 from app.host.reply_parts import Arguments, Called, Part, ReplyParts, Said, Thought
-from app.host.requests import FieldError
+from app.host.requests import FieldError, limits
 from store import conversations
 from store.db import Store
 from tests.endpoint_helpers import (
@@ -215,7 +215,48 @@ def test_a_demanded_call_is_a_grammar(client: openai.OpenAI, choice: Any) -> Non
     grammar = text_of(say(client, user("grammar"), tools=[WEATHER], tool_choice=choice))
     assert '"weather\\"' in grammar.replace('\\"weather', '"weather')
     assert "<tool_call>" in grammar
-    assert text_of(say(client, user("grammar"), tools=[WEATHER])) == "none"
+    assert text_of(say(client, user("grammar"), tools=[WEATHER], tool_choice="none")) == "none"
+
+
+def function(name: str, parameters: object) -> Any:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def test_a_call_that_was_begun_by_choice_follows_its_schema(client: openai.OpenAI) -> None:
+    grammar = text_of(say(client, user("grammar"), tools=[WEATHER]))
+    assert grammar.startswith("after <tool_call>: root ::= call-")
+    assert '"\\n{\\"name\\": \\"weather\\", \\"arguments\\": "' in grammar
+    assert '"\\"city\\": "' in grammar
+    assert '"\\n<tool_call>"' in grammar, "several calls"
+    once = text_of(say(client, user("grammar"), tools=[WEATHER], parallel_tool_calls=False))
+    assert '"\\n<tool_call>"' not in once
+
+
+def test_a_schema_that_no_grammar_keeps_is_no_reason_to_refuse_a_choice() -> None:
+    odd = function("odd", {"type": "object", "properties": {"x": {"type": "string", "pattern": "a+"}}})
+    found = toolbox({"tools": [WEATHER, odd]})
+    assert found is not None
+    grammar = found.grammar_of_a_call()
+    assert '\\"odd\\", \\"arguments\\": " object' in grammar
+    assert '"\\"city\\": "' in grammar, "the other keeps its schema"
+    many = [function(f"f{n}", {"properties": {f"p{m}": {} for m in range(40)}}) for n in range(100)]
+    found = toolbox({"tools": many})
+    assert found is not None
+    assert "p39" not in found.grammar_of_a_call(), "together they are more than one grammar may hold"
+    with pytest.raises(FieldError):
+        forced = toolbox({"tools": [odd], "tool_choice": "required"})
+        assert forced is not None
+        forced.grammar()
+
+
+def test_penalties_reach_the_sampler_or_are_refused(host: HostClient) -> None:
+    for name in ("presence_penalty", "frequency_penalty"):
+        status, answer = chat(host, {**chat_body(), name: 2.5})
+        assert (status, answer["error"]["param"]) == (400, name)
+        assert chat(host, {**chat_body(), name: -2})[0] == 200
+    given = limits({"presence_penalty": 1, "frequency_penalty": -0.5}).sampling
+    assert (given.presence_penalty, given.frequency_penalty) == (1, -0.5)
+    assert (limits({}).sampling.presence_penalty, limits({}).sampling.frequency_penalty) == (0, 0)
 
 
 def test_json_is_a_grammar(client: openai.OpenAI) -> None:

@@ -60,9 +60,11 @@ def test_paused_learning_does_not_keep_the_command_waiting(
     assert "mynah learn resume" in err
 
 
-def test_there_are_no_memories_to_forget_yet(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["forget", "memory", "x1"]) == 2
-    assert "no memories yet" in capsys.readouterr().err
+def test_a_memory_that_is_not_there_cannot_be_forgotten(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["forget", "memory", "x1"]) == 3
+    assert "no memory" in capsys.readouterr().err
 
 
 def test_a_person_is_asked_and_may_say_no(

@@ -42,6 +42,15 @@ def test_next_turn_computes_only_what_is_new() -> None:
     assert plan.chunks == ((24, 27),)
 
 
+def test_a_short_turn_after_an_odd_number_of_tokens_is_one_evaluation() -> None:
+    cache = PrefixCache(2, CHUNK)
+    run(cache, "base", list(range(20)), reply=2)
+    longer = [*range(20), 10_000, 10_001, *range(10)]
+    assert cache.plan("base", longer, exact=False).chunks == ((22, 30), (30, 32))
+    exact = cache.plan("base", longer, exact=True)
+    assert exact.chunks == ((16, 24), (24, 32)), "what may be reused at temperature 0 stays aligned"
+
+
 def test_the_last_token_is_always_computed() -> None:
     cache = PrefixCache(2, CHUNK)
     run(cache, "base", list(range(20)))

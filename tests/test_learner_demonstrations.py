@@ -8,7 +8,9 @@ from app.model.renderer import Renderer
 from learner import demonstrations
 from learner.demonstrations import Demonstrator, choose, practice_questions, refusal
 from learner.examples import END_WEIGHT, Example, Target
+from learner.yielding import Yielding
 from store.types import UnitKind
+from tests.leases import Free
 from tests.test_learner_rules import Letters
 
 SHOWN = [list(range(100, 120)), list(range(200, 224))]
@@ -106,7 +108,7 @@ def test_practice_stops_when_it_has_enough_and_repeats_itself_exactly(
     monkeypatch.setattr(Demonstrator, "_answers", answers)
     model = _Model()
     given = [correction(number) for number in range(4)]
-    made = Demonstrator(model, renderer, lambda: None).practise(given, 7)  # type: ignore[arg-type]
+    made = Demonstrator(model, renderer, Yielding(Free())).practise(given, 7)  # type: ignore[arg-type]
     assert len(made.examples) == demonstrations.TOGETHER - 1
     assert set(made.refused) == {"it did not end"}
     first = made.examples[0]
@@ -115,7 +117,7 @@ def test_practice_stops_when_it_has_enough_and_repeats_itself_exactly(
     assert (first.weight, first.reply.tokens) == (demonstrations.WEIGHT, [])
     seen = list(seeds)
     seeds.clear()
-    again = Demonstrator(model, renderer, lambda: None).practise(given, 7)  # type: ignore[arg-type]
+    again = Demonstrator(model, renderer, Yielding(Free())).practise(given, 7)  # type: ignore[arg-type]
     assert (seeds, [each.question for each in again.examples]) == (
         seen,
         [each.question for each in made.examples],
@@ -123,7 +125,7 @@ def test_practice_stops_when_it_has_enough_and_repeats_itself_exactly(
 
 
 def test_too_few_corrections_are_not_practised() -> None:
-    practice = Demonstrator(_Model(), Renderer(Letters(), None), lambda: None).practise(  # type: ignore[arg-type]
+    practice = Demonstrator(_Model(), Renderer(Letters(), None), Yielding(Free())).practise(  # type: ignore[arg-type]
         [correction(1), correction(2)], 0
     )
     assert practice.examples == []

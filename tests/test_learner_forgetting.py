@@ -18,6 +18,7 @@ from store.db import Store
 from store.types import ForgetState, RunOutcome, Scope, Trigger, UnitKind, UnitState, UnitUse
 from store.units import Unit
 from tests import seed
+from tests.leases import Free
 
 
 def unit(number: int, state: UnitState = UnitState.QUEUED) -> Unit:
@@ -111,15 +112,6 @@ def test_with_nothing_left_there_is_no_lesson() -> None:
     assert ledger.play_over([]) is None
     assert ledger.play_over([(unit(1), 1)]) is None
     assert isinstance(ledger.play_over([(unit(1), 1), (unit(2), 2)]), Again)
-
-
-class Free:
-    """A lease that nobody holds."""
-
-    held = False
-
-    def wait_until_free(self, max_wait: float) -> float:
-        return 0.0
 
 
 def test_what_serves_and_has_learned_the_rest_is_not_made_anew(

@@ -17,7 +17,7 @@ from app.model.renderer import Renderer, Turn
 from learner import __main__ as entry
 from learner import loop
 from learner.round import Round
-from learner.yielding import Yielding
+from learner.yielding import MAX_THREADS, Yielding
 from store import adapters, runs, signals, units
 from store.db import Store
 from store.errors import HomeLocked, LearnerError
@@ -25,17 +25,9 @@ from store.home import Home, locked
 from store.runs import Run
 from store.types import AdapterState, Role, RunOutcome, RunState, SignalKind, Trigger, UnitState, UnitUse
 from tests import seed
+from tests.leases import Free
 
 RESULT_KEYS = {"outcome", "adapter", "used", "held_out", "skipped", "gate", "seconds"}
-
-
-class Free:
-    """A lease that nobody holds."""
-
-    held = False
-
-    def wait_until_free(self, max_wait: float) -> float:
-        return 0.0
 
 
 def claimed(store: Store) -> Run:
@@ -159,7 +151,7 @@ def test_threads_are_bounded_and_nothing_may_ask_the_network(monkeypatch):
     ):
         monkeypatch.setenv(name, "99")
     entry.bound_threads()
-    assert 1 <= int(os.environ["OMP_NUM_THREADS"]) <= entry.MAX_THREADS
+    assert 1 <= int(os.environ["OMP_NUM_THREADS"]) <= MAX_THREADS
     assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
     assert os.environ["HF_HUB_OFFLINE"] == "1"
 

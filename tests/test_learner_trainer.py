@@ -19,21 +19,9 @@ from learner.objectives import Term
 from learner.trainer import ADAPTER, Stop, Trainer, TrainSettings, with_adapter
 from learner.yielding import Yielding
 from store.types import UnitKind
+from tests.leases import Free
 
 WORDS, WIDTH, INNER, LAYERS, HEADS, KV_HEADS = 64, 32, 48, 2, 4, 2
-
-
-class Free:
-    """A lease that nobody holds, and that counts how often it was looked at."""
-
-    held = False
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def wait_until_free(self, max_wait: float) -> float:
-        self.looks += 1
-        return 0.0
 
 
 def tiny() -> LlamaForCausalLM:
@@ -294,3 +282,22 @@ def test_the_gate_bounds_drift_and_health():
     assert not all(check.passed for check in gate.health_checks(gate.Health(6, 0, 0, 6), base))
     report = gate.Verdict(tuple(gate.health_checks(gate.Health(6, 0, 0, 2), base))).as_dict()
     assert json.loads(json.dumps(report))["passed"] is True
+
+
+def test_where_two_replies_part_late_the_preference_is_taken_at_the_parting():
+    early, late = example("early"), example("late")
+    teaching = trainer(preference_reach=1)
+    assert "rejected" not in teaching._parts(late)
+    assert "rejected" in trainer(preference_reach=2)._parts(early)
+    assert late.chosen is not None
+    with torch.no_grad():
+        logits = scoring.completion_logits(teaching.model, [(late.prompt, late.chosen.tokens)])[0]
+        # An untrained adapter has moved nothing.
+        at_first = teaching._parting(late, late.chosen, logits, 1)
+        assert at_first is not None
+        assert torch.allclose(torch.stack(at_first), torch.zeros(2), atol=1e-5)
+        logits[1, 7] += 2.0
+        moved = teaching._parting(late, late.chosen, logits, 1)
+    assert moved is not None
+    assert float(moved[0] - moved[1]) == pytest.approx(2.0, abs=1e-4)
+    assert teaching._parting(late, late.chosen, logits, 0) is None, "both begin with the same token"

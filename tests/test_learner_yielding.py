@@ -6,27 +6,7 @@ import torch
 from torch import nn
 
 from learner.yielding import Yielding, decoder_layers
-
-
-class ScriptedLease:
-    """A lease that is held for the next ``held_for`` looks; a wait sleeps in name only."""
-
-    def __init__(self, held_for: int = 0, for_ever: bool = False) -> None:
-        self.held_for = held_for
-        self.for_ever = for_ever
-        self.looks = 0
-
-    @property
-    def held(self) -> bool:
-        return self.for_ever or self.held_for > 0
-
-    def wait_until_free(self, max_wait: float) -> float:
-        self.looks += 1
-        if self.for_ever:
-            return max_wait
-        waited = 0.01 * self.held_for
-        self.held_for = 0
-        return waited
+from tests.leases import ScriptedLease
 
 
 def test_waiting_time_is_counted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import math
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from app.model import adapter_file, catalogue, convert, gguf_info, memory
 from app.model.llama import (
+    BrokenOff,
     ContextSettings,
     LlamaError,
     LlamaModel,
@@ -313,6 +315,19 @@ def test_files_that_cannot_be_loaded(model, tmp_path, served):
             model.load_adapter(path)
 
 
+def test_a_context_that_gives_way_waits_and_computes_the_same(context, prompt):
+    usual = logits_of(context, prompt)
+    signal = ctypes.create_string_buffer(2)
+    waited = []
+    context.give_way(ctypes.addressof(signal), lambda: waited.append(1))
+    assert np.array_equal(logits_of(context, prompt), usual)
+    assert not waited
+    signal[0] = b"\x40"
+    # The byte stays, as after a holder that died: each evaluation gives way once and is then computed.
+    assert np.array_equal(logits_of(context, prompt), usual)
+    assert waited
+
+
 def test_what_is_closed_says_so_and_may_be_closed_again(served):
     model = LlamaModel.load(served)
     context = model.context(SMALL)
@@ -376,3 +391,18 @@ def test_native_messages_go_to_the_log_and_not_to_the_terminal(served, caplog, c
         pass
     assert any("general.architecture" in record.message for record in caplog.records)
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_evaluation_that_is_broken_off_is_no_error_in_the_log(context, prompt, caplog):
+    context.interrupt()
+    with caplog.at_level(logging.INFO, logger="mynah.llama"):
+        with pytest.raises(BrokenOff):
+            context.evaluate(prompt, 0)
+        assert caplog.records == []
+        context.proceed()
+        context.evaluate(prompt, 0)
+        with pytest.raises(LlamaError):
+            context.evaluate(prompt, len(prompt) + 5)
+    assert [record.levelname for record in caplog.records if "failed to decode" in record.message] == [
+        "ERROR"
+    ]

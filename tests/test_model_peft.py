@@ -17,7 +17,10 @@ from store.db import Store
 from store.home import Home
 
 # PEFT asks transformers for a property that its next release renames.
-pytestmark = [pytest.mark.model, pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")]
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
+]
 
 PROMPT, REPLY = [1, 4093, 198, 1780, 314, 260], [3138, 282, 4649, 47]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -143,6 +145,14 @@ def test_a_template_that_cannot_be_used_is_a_model_file_error(template):
         renderer(template)[0].prompt(turns("Hi"))
 
 
+def test_a_template_that_marks_what_is_to_be_learned_is_read():
+    marked = CHATML.replace(
+        "{{ message['content'] }}", "{% generation %}{{ message['content'] }}{% endgeneration %}"
+    )
+    assert marked != CHATML
+    assert renderer(marked)[0].prompt(turns("Hi")) == renderer()[0].prompt(turns("Hi"))
+
+
 def test_the_fingerprint_names_the_template_and_the_system_prompt():
     same, _ = renderer()
     again, _ = renderer()
@@ -152,15 +162,15 @@ def test_the_fingerprint_names_the_template_and_the_system_prompt():
 
 
 @settings(deadline=None)
-@given(st.integers(1, 30), st.integers(150, 2500), st.integers(0, 100))
-def test_fit_leaves_out_whole_exchanges_and_as_few_as_it_can(exchanges, n_ctx, reserve):
+@given(st.integers(1, 30), st.integers(150, 2500), st.integers(0, 100), st.integers(1, 600))
+def test_fit_leaves_out_whole_exchanges_and_as_few_as_it_can(exchanges, n_ctx, reserve, step):
     render, _ = renderer()
     said = turns(
         *(word * (7 * index % 40 + 1) for index in range(exchanges) for word in "qa"), "the last question"
     )
     given_ = [Turn(SYSTEM, "sys"), *said]
     try:
-        fitted = render.fit(given_, n_ctx, reserve)
+        fitted = render.fit(given_, n_ctx, reserve, step)
     except ContextOverflow:
         assert len(render.prompt([given_[0], said[-1]])) > n_ctx - reserve
         return
@@ -168,8 +178,26 @@ def test_fit_leaves_out_whole_exchanges_and_as_few_as_it_can(exchanges, n_ctx, r
     assert fitted.tokens == render.prompt(fitted.turns)
     assert len(fitted.tokens) <= n_ctx - reserve
     assert fitted.left_out % 2 == 0
+    assert fitted.dropped == said[: fitted.left_out]
     if fitted.left_out:
-        assert len(render.prompt([given_[0], *said[fitted.left_out - 2 :]])) > n_ctx - reserve
+        room = n_ctx - reserve
+        one_more = len(render.prompt([given_[0], *said[fitted.left_out - 2 :]]))
+        assert one_more > room + 1 - step, "more was dropped than a step beyond need"
+
+
+def test_a_conversation_that_grows_is_cut_at_one_place_for_some_turns():
+    """So that the cache holds its beginning: a cut that moved with every turn would have it all computed again."""
+    render, _ = renderer()
+    said: list[Turn] = []
+    cuts = []
+    for number in range(40):
+        said.append(Turn(USER, f"question number {number:02}"))
+        cuts.append(render.fit(said, 500, 50, 220).left_out)
+        said.append(Turn(ASSISTANT, f"answer to {number:02}"))
+    moved = [cut for cut, after in pairwise(cuts) if after != cut]
+    assert cuts[-1] > 40
+    assert len(moved) <= 12
+    assert cuts == sorted(cuts)
 
 
 def test_one_message_that_is_too_long_says_so():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import sqlite3
@@ -182,6 +183,17 @@ def test_a_lock_has_one_holder(home: Home) -> None:
         pass
     with locked(home.host_lock, "host"):
         pass
+
+
+def test_a_byte_says_without_python_whether_the_lease_is_held(home: Home) -> None:
+    with Activity(home) as holder, Activity(home) as waiter:
+        address = waiter.signal
+        assert ctypes.string_at(address, 1) == b"\x00"
+        for _ in range(300):
+            holder.hold()
+            assert ctypes.string_at(address, 1) != b"\x00"
+        holder.release()
+        assert ctypes.string_at(address, 1) == b"\x00"
 
 
 def test_a_lease_ends_by_itself(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -9,9 +10,10 @@ import pytest
 from textual import events
 
 from app.host.events import Failed
-from app.service import Thread
+from app.service import Thread, ThreadMessage
+from app.tui.chat_view import ChatView
 from app.tui.sidebar import ConversationList, Sidebar
-from app.tui.transcript import WINDOW, Complaint, QuestionView, Welcome
+from app.tui.transcript import WINDOW, Complaint, MessageView, QuestionView, ReplyView, Welcome
 from store.errors import HostUnavailable, ModelFileError
 from store.home import Home
 from store.types import ErrorClass, MessageStatus, Role, SignalKind
@@ -331,6 +333,57 @@ async def test_whoever_reads_further_up_is_left_in_peace(service: ScriptedServic
         await chat.settled()
         await chat.pilot.pause()
         assert chat.transcript.scroll_y == 5
+
+
+async def test_a_look_at_the_store_while_a_reply_is_settled_moves_nobody(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of the store meanwhile differs from what is shown only because settling is not over."""
+    finish, reloaded = ReplyView.finish, ChatView._reloaded
+    delivered = asyncio.Event()
+    views: list[MessageView] = []
+
+    def deliver(view: ChatView, thread: Thread) -> None:
+        reloaded(view, thread)
+        delivered.set()
+
+    async def finish_after_a_look(view: ReplyView, entry: ThreadMessage) -> None:
+        views.extend(chat.transcript.messages)
+        chat.view.reload()
+        await delivered.wait()
+        await finish(view, entry)
+
+    monkeypatch.setattr(ReplyView, "finish", finish_after_a_look)
+    monkeypatch.setattr(ChatView, "_reloaded", deliver)
+    conversation, _ = service.say("first", "line\n\n" * 60)
+    async with chatting(service) as chat:
+        chat.view.open(conversation)
+        await chat.until(lambda: chat.replies)
+        await chat.ask("go on")
+        await chat.pilot.pause()
+        assert chat.transcript.messages == views
+
+
+async def test_what_another_client_adds_appears_below_and_the_reader_stays(service: ScriptedService) -> None:
+    conversation, _ = service.say("first", "line\n\n" * 60)
+    async with chatting(service) as chat:
+        chat.view.open(conversation)
+        await chat.until(lambda: chat.replies)
+        await chat.pilot.pause()
+        first = chat.replies[0]
+        chat.transcript.scroll_to(y=5, animate=False)
+        await chat.until(lambda: chat.transcript.scroll_y == 5)
+        service.say("and then?", "more", conversation)
+        await chat.until(lambda: len(chat.replies) == 2)
+        await chat.pilot.pause()
+        assert chat.replies[0] is first
+        assert chat.transcript.scroll_y == 5
+        chat.transcript.scroll_end(animate=False)
+        await chat.until(lambda: chat.transcript.scroll_y == chat.transcript.max_scroll_y)
+        service.say("and then?", "more\n\n" * 60, conversation)
+        await chat.until(lambda: len(chat.replies) == 3)
+        await chat.pilot.pause()
+        assert chat.transcript.scroll_y == chat.transcript.max_scroll_y
 
 
 async def test_focus_reports_do_no_harm(service: ScriptedService) -> None:

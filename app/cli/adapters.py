@@ -12,6 +12,7 @@ from app.cli.compare import compare
 from app.cli.learn import gate_lines
 from app.cli.output import emit, json_option, progress, say, short_time, table
 from app.cli.session import Kind, full_id, service
+from app.cli.strength import strength
 from app.service import AdapterDetail, Taught
 from store.adapters import Adapter, Serving
 from store.errors import UsageError
@@ -28,6 +29,7 @@ def adapters() -> None:
 
 
 adapters.add_command(compare)
+adapters.add_command(strength)
 
 
 @adapters.command("list")

@@ -6,11 +6,12 @@ The only imports are click and the host's client: a question to a running host p
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import click
 
 from app.cli.output import finite, json_option, put, put_json, say, text_argument
+from app.counting import told_in_short
 from app.host.client import TurnRequest, TurnStream, ensure_host, failed, running_host
 from app.host.events import Done, Queued, Started, Token
 from store.errors import MynahError, UsageError
@@ -25,6 +26,13 @@ from store.home import Home
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Draw the same reply again.")
 @click.option("--max-tokens", "-n", type=click.IntRange(min=1), help="The longest reply, in tokens.")
+@click.option("--base", is_flag=True, help="Let the model answer as it was made, this once.")
+@click.option(
+    "--strength",
+    type=click.FloatRange(0, 1),
+    callback=finite,
+    help="How strongly what was learned speaks, this once.",
+)
 @click.option("--incognito", is_flag=True, help="Keep nothing of this question and its reply.")
 @json_option
 def ask(
@@ -33,6 +41,8 @@ def ask(
     temperature: float | None,
     seed: int | None,
     max_tokens: int | None,
+    base: bool,
+    strength: float | None,
     incognito: bool,
     as_json: bool,
 ) -> None:
@@ -44,10 +54,20 @@ def ask(
         raise UsageError(
             "--incognito keeps nothing, so it cannot go on with a conversation: leave one of them out"
         )
+    if base and strength is not None:
+        raise UsageError("--base is strength 0: leave one of them out")
     question = text_argument(text, "question")
     given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     sampler = {name: value for name, value in given.items() if value is not None}
-    request = TurnRequest(text=question, sampler=sampler or None, incognito=incognito)
+    # What comes through a pipe is somebody's text, not something that was typed.
+    request = TurnRequest(
+        text=question,
+        sampler=sampler or None,
+        incognito=incognito,
+        base=base,
+        strength=strength,
+        typed=text != ("-",),
+    )
     home = Home.default().open()
     if conversation is not None:
         request = replace(request, conversation=_full_id(home, conversation))
@@ -58,7 +78,7 @@ def ask(
     with client.turn(request) as stream:
         done = _follow(stream, as_json)
     if as_json:
-        put_json(asdict(done))
+        put_json(done.as_json())
     else:
         _how_to_go_on(done)
 
@@ -90,7 +110,10 @@ def _follow(stream: TurnStream, as_json: bool) -> Done:
             elif isinstance(event, Queued) and event.ahead:
                 say(f"waiting behind {event.ahead} other {'reply' if event.ahead == 1 else 'replies'} …")
             elif isinstance(event, Started) and event.left_out:
-                say(f"(longer than the model's window: {event.left_out} earlier messages were left out)")
+                short = told_in_short(event.left_out, event.summarised)
+                say(
+                    f"(longer than the model's window: {event.left_out} earlier messages were left out{short})"
+                )
             elif isinstance(event, Done):
                 if not as_json:
                     put("")
@@ -103,6 +126,8 @@ def _follow(stream: TurnStream, as_json: bool) -> Done:
 
 
 def _how_to_go_on(done: Done) -> None:
+    for note in done.notes:
+        say(f"({note})")
     if done.finish_reason == "length":
         say("(the reply reached its longest length)")
     elif done.finish_reason == "cancelled":

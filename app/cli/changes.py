@@ -19,6 +19,7 @@ _WORDS = {
     Happening.CHOSEN: "was chosen by you",
     Happening.ROLLED_BACK: "answers again, you went back to it",
     Happening.WITHDRAWN: "answers again, a version could not be loaded",
+    Happening.TAKEN_BACK: "answers again, the version after it was objected to",
     Happening.KEPT_BACK: "passed and was kept back, another one is pinned",
     Happening.DELETED: "was deleted",
 }

@@ -79,7 +79,9 @@ def of_conversation(
     for remark in _remarks(found, changes, dials):
         say(remark)
     if history == Consent.ALLOW and (still := _still_denied(dials)):
-        say(f"it is kept; off are still {' and '.join(still)} ({' '.join(f'--{each} allow' for each in still)})")
+        say(
+            f"it is kept; off are still {' and '.join(still)} ({' '.join(f'--{each} allow' for each in still)})"
+        )
 
 
 def _chosen(history: str | None, memory: str | None, train: str | None) -> list[tuple[Dial, Consent]]:

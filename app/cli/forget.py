@@ -18,12 +18,20 @@ from app.cli.output import emit, json_option, say, short_time, table
 from app.cli.session import Kind, full_id, service
 from app.counting import counted
 from app.service import Service
-from store.errors import Interrupted, MynahError, UsageError
+from store.errors import Interrupted, MynahError
 from store.forgetting import Forgetting, Preview
 from store.types import ForgetState, RunOutcome, Scope
 
-_STILL_HOLDS = "; it still holds this: delete it where it is (put back with `mynah restore`, it forgets this again)"
+_STILL_HOLDS = (
+    "; it still holds this: delete it where it is (put back with `mynah restore`, it forgets this again)"
+)
 _KINDS = {Scope.MESSAGE: Kind.MESSAGE, Scope.CONVERSATION: Kind.CONVERSATION, Scope.ADAPTER: Kind.ADAPTER}
+_KINDS = {
+    Scope.MESSAGE: Kind.MESSAGE,
+    Scope.CONVERSATION: Kind.CONVERSATION,
+    Scope.ADAPTER: Kind.ADAPTER,
+    Scope.MEMORY: Kind.ITEM,
+}
 
 
 @click.group()
@@ -71,11 +79,9 @@ def adapter(adapter: str, **how: bool) -> None:
 @forget.command()
 @click.argument("memory", metavar="ID")
 @_options
-def memory(memory: str, **_how: bool) -> None:
-    """Forget the memory ID (there are none yet)."""
-    raise UsageError(
-        f"there are no memories yet, so none is called {memory!r}: conversations and messages can be forgotten"
-    )
+def memory(memory: str, **how: bool) -> None:
+    """Forget the memory, instruction or guard ID in all its versions; the message it was read off stays."""
+    _forget(Scope.MEMORY, memory, **how)
 
 
 @forget.command("all")
@@ -123,6 +129,11 @@ def resume(as_json: bool) -> None:
         say("nothing was broken off")
 
 
+def carry_out(scope: Scope, target: str, *, wait: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Forget something whose kind another command knows already."""
+    _forget(scope, target, wait=wait, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
 def _forget(scope: Scope, typed: str | None, *, wait: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     mynah = service()
     target = None if typed is None else full_id(mynah, _KINDS[scope], typed)
@@ -158,7 +169,11 @@ def _waited(mynah: Service, asked: Forgetting) -> Forgetting:
 def _undone(planned: Preview) -> Iterator[str]:
     """What a request would undo, for people."""
     what = "everything" if planned.scope is Scope.ALL else f"{planned.scope} {planned.target}"
-    yield f"forgetting {what} erases {counted(planned.messages, 'message')} and {counted(planned.ratings, 'rating')}"
+    if planned.scope is Scope.MEMORY:
+        yield f"forgetting {what} erases it in all its versions; the message it was read off stays"
+    else:
+        gone = f"{counted(planned.messages, 'message')} and {counted(planned.ratings, 'rating')}"
+        yield f"forgetting {what} erases {gone}"
     if planned.tainted:
         versions = ", ".join(f"v{version}" for version in planned.versions)
         yield f"deleted with it, because they saw it: {versions}"

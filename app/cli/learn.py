@@ -89,6 +89,7 @@ def status(as_json: bool) -> None:
     state = service().learning()
     data = {
         "paused": state.paused,
+        "asks": state.asks,
         "needed": state.needed,
         "waiting": [_unit(unit) for unit in state.waiting],
         "refused": [_unit(unit) for unit in state.refused],
@@ -101,7 +102,7 @@ def status(as_json: bool) -> None:
 
 def _status_lines(state: LearningStatus) -> Iterator[str]:
     if state.paused:
-        yield "learning is paused"
+        yield "learning is paused" if state.asks is None else f"learning has stopped: {state.asks}"
     if state.run is not None:
         yield f"run {state.run.id}: {state.run.state}, {state.run.fraction:.0%} {state.run.note}".rstrip()
     more = f"; {state.needed} more start a run by themselves" if state.needed and not state.paused else ""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from app.cli.output import put, say
+from app.counting import told_in_short
 from app.host.client import TurnRequest, TurnStream, failed
 from app.host.events import Done, Queued, Started, Token
 from store.errors import MynahError, UsageError
@@ -148,7 +149,10 @@ class PlainChat:
             elif isinstance(event, Started):
                 self._reply = event.message
                 if event.left_out:
-                    say(f"(longer than the model's window: {event.left_out} earlier messages were left out)")
+                    short = told_in_short(event.left_out, event.summarised)
+                    say(
+                        f"(longer than the model's window: {event.left_out} earlier messages were left out{short})"
+                    )
             elif isinstance(event, Token):
                 lines.add(event.text)
             elif isinstance(event, Done):

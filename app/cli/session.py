@@ -19,6 +19,8 @@ class Kind(StrEnum):
     MESSAGE = "messages"
     ADAPTER = "adapters"
     FORGETTING = "forgettings"
+    DECISION = "decisions"
+    ITEM = "items"
 
 
 def service() -> Service:

@@ -235,15 +235,5 @@ def save(store: Store, question: Question) -> StoreRecorder:
         return StoreRecorder(conversation, parent, opening=question.opening)
 
 
-def shown(turns: Sequence[Turn]) -> list[Turn]:
-    """Turns as a model reads them: what a tool found is told in the user's place, since templates know no other."""
-    return [
-        Turn(Role.USER, f"<tool_response>\n{turn.content}\n</tool_response>")
-        if turn.role is Role.TOOL
-        else turn
-        for turn in turns
-    ]
-
-
 def _turns(messages: Sequence[Message]) -> list[Turn]:
-    return shown([Turn(message.role, message.text) for message in messages])
+    return [Turn(message.role, message.text) for message in messages]

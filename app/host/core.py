@@ -8,28 +8,35 @@ the loop that streams replies never waits for a disk.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import nan
 from typing import Any, TypeVar
 
+from app.control.hearing import hear
+from app.harness.dressing import Harness, dressed
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
 from app.host.events import TurnEvent
-from app.host.jobs import Exactly, Job, Opening, Priority, Recorder, Serve
+from app.host.guarding import GuardedTurn
+from app.host.jobs import AtStrength, Job, Opening, Priority, Recorder, Serve, Weights
 from app.host.requests import Limits
 from app.host.runtime import Runtime
+from app.host.summaries import Prompt, Summaries
 from app.host.supervisor import Supervisor
 from app.model.renderer import Fitted, Turn
-from store import ids
+from store import ids, settings, strengths
 from store.activity import Activity
 from store.db import Store
 from store.errors import ContextOverflow
 from store.home import Home
+
+log = logging.getLogger("mynah.host")
 
 Answer = TypeVar("Answer")
 
@@ -44,6 +51,13 @@ class Keep(StrEnum):
     INCOGNITO = "incognito"
 
 
+class Author(StrEnum):
+    """Who a question's new text is from: the owner at the keyboard, or what a program or a pipe brought."""
+
+    OWNER = "owner"
+    PROGRAM = "program"
+
+
 class Window(StrEnum):
     """What happens to a conversation that is longer than the window."""
 
@@ -53,7 +67,12 @@ class Window(StrEnum):
 
 @dataclass(frozen=True)
 class Ask:
-    """How a question is to be answered, whoever asks."""
+    """How a question is to be answered, whoever asks.
+
+    ``harness``: what of the owner's items holds; ``items`` names them, else it is those that are active.
+    ``author``: whose new text it is, the owner's may be remembered. ``most_retries``: how often a reply
+    that breaks a guard is asked for again.
+    """
 
     read: Callable[[Store], Question]
     limits: Limits
@@ -61,10 +80,15 @@ class Ask:
     priority: Priority
     keep: Keep = Keep.RECORD
     window: Window = Window.DROP_OLDEST
-    serve: Serve | Exactly = Serve.ACTIVE
+    serve: Weights = Serve.ACTIVE
     likeliest: int | None = None
     stops: tuple[str, ...] = ()
     grammar: str | None = None
+    grammar_after: str | None = None
+    harness: Harness = Harness.OFF
+    items: Sequence[str] | None = None
+    author: Author = Author.PROGRAM
+    most_retries: int = 0
 
 
 def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Window) -> Fitted:
@@ -80,6 +104,19 @@ def prompt_of(runtime: Runtime, turns: Sequence[Turn], reserve: int, window: Win
             "send less of the conversation"
         )
     return fitted
+
+
+def _weights(store: Store, asked: Weights, question: Question) -> Weights:
+    """What is asked for; where that is what serves now, at the strength the owner chose for the conversation."""
+    if asked is not Serve.ACTIVE or question.conversation is None:
+        return asked
+    own = strengths.of(store, question.conversation)
+    return asked if own is None else AtStrength(own)
+
+
+def _logged(done: Future[Any]) -> None:
+    if not done.cancelled() and (fault := done.exception()) is not None:
+        log.error("something nobody waits for failed", exc_info=fault)
 
 
 class Host:
@@ -101,6 +138,7 @@ class Host:
         self._activity = Activity(home)
         self._store: Store | None = None
         self._store_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._summaries = Summaries(runtime, engine.submit, self._later)
 
     async def in_store(self, work: Callable[[Store], Answer]) -> Answer:
         """Run something on the server's database connection, in the thread that has it."""
@@ -110,6 +148,11 @@ class Host:
         if self._store is None:
             self._store = Store.open(self.home)
         return work(self._store)
+
+    def _later(self, work: Callable[[Store], object]) -> None:
+        """Run something on that connection when its thread has time; nothing once the host ends."""
+        with suppress(RuntimeError):
+            self._store_thread.submit(self._with_store, work).add_done_callback(_logged)
 
     async def admit(self, ask: Ask, sink: Callable[[TurnEvent], None]) -> Job:
         """Save a question and queue its reply; the events go to ``sink``.
@@ -131,16 +174,29 @@ class Host:
         opening = self._tokens_of(question.opening)
         said = len(opening.tokens) if opening is not None else 0
         reserve = said + max(1, min(ask.limits.max_tokens, context // _SMALLEST_RESERVE))
+        ready = dressed(
+            store,
+            question.turns,
+            ask.harness,
+            question.conversation,
+            context,
+            lambda text: len(self.runtime.continuation(text)),
+            only=ask.items,
+        )
         try:
-            fitted = prompt_of(self.runtime, question.turns, reserve, ask.window)
+            prompt = Prompt(prompt_of(self.runtime, ready.turns, reserve, ask.window))
         except ContextOverflow as error:
             if not said:
                 raise
             raise ContextOverflow("this reply fills the model's window: it cannot go on") from error
+        if prompt.fitted.left_out and ask.keep is Keep.RECORD and settings.get(store, settings.SUMMARY):
+            prompt = self._summaries.told(store, ready.turns, reserve, prompt.fitted)
+            sink = self._summaries.afterwards(prompt.fitted.dropped, sink)
+        fitted = prompt.fitted
         if opening is not None:
             question = replace(question, opening=opening)
-        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else save(store, question)
-        return Job(
+        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else self._saved(store, ask, question)
+        job = Job(
             id=ids.new_id("j"),
             client=ask.client,
             priority=ask.priority,
@@ -151,12 +207,28 @@ class Host:
             sink=sink,
             stops=ask.stops,
             grammar=ask.grammar,
-            serve=ask.serve,
+            grammar_after=ask.grammar_after,
+            serve=_weights(store, ask.serve, question),
             likeliest=ask.likeliest,
             left_out=fitted.left_out,
+            summarised=prompt.summarised,
+            context_items=ready.items,
             opening=opening,
             created=arrived,
         )
+        if not ready.guards:
+            return job
+        turn = GuardedTurn(self.runtime, self.engine.submit, ready.turns, reserve, ask.most_retries)
+        return turn.over(job, ready.guards)
+
+    @staticmethod
+    def _saved(store: Store, ask: Ask, question: Question) -> Recorder:
+        """Save a question, and write down what its owner states in it."""
+        with store.write():
+            recorder = save(store, question)
+            if ask.author is Author.OWNER and question.new:
+                hear(store, recorder.conversation, recorder.user_message, question.new[-1].content)
+        return recorder
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:
         """The tokens a reply begins with: as they were sampled, else (imported, or its host died) those of its text."""

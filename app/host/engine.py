@@ -308,6 +308,7 @@ class Engine:
                 job.message,
                 version.adapter,
                 job.left_out,
+                job.summarised,
             )
         )
         bench.users += 1

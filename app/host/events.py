@@ -23,10 +23,13 @@ class TurnRequest:
     ``continue_from`` alone answers that user message; with ``text`` it is the message under which the text is
     put, which makes a branch. ``edit`` is the owner's message that ``text`` is put beside. ``extend`` names a reply
     that was cut: the new one beside it begins with the same tokens and goes on. ``sampler`` may hold temperature,
-    top_p, top_k, repeat_penalty, seed and max_tokens; the rest is the host's default. With ``incognito`` nothing is
-    kept, so the earlier turns come along with the request. ``base`` or an ``adapter`` id answers with that instead
-    of what serves; ``aside`` lets every other request go first. ``source`` names the kind of client (chat, cli) that
-    a new conversation is listed with.
+    top_p, top_k, the three penalties, seed and max_tokens; the rest is the host's default. With ``incognito`` nothing
+    is kept, so the earlier turns come along with the request. ``base`` or an ``adapter`` id answers with that instead
+    of what serves, and ``strength`` (0 to 1) at that instead of the owner's choice; ``aside`` lets every other request
+    go first. ``items`` are the ids of the memories, rules and guards that hold for this turn, in the place of those
+    that are active, of which none do for ``base``, an ``adapter`` or an ``aside``, and no memory does in incognito.
+    ``typed``: the text came from a keyboard, so that what it states of its writer may be remembered. ``source`` names
+    the kind of client (chat, cli) that a new conversation is listed with.
     """
 
     text: str | None = None
@@ -40,8 +43,11 @@ class TurnRequest:
     incognito_turns: list[dict[str, str]] = field(default_factory=list)
     base: bool = False
     adapter: str | None = None
+    strength: float | None = None
     aside: bool = False
     source: str = "chat"
+    items: list[str] | None = None
+    typed: bool = True
 
     def resumed(self, seen: Queued | Started | None) -> TurnRequest:
         """The same request for a new host, once the question itself is known to be saved."""
@@ -62,7 +68,10 @@ class Queued:
 
 @dataclass(frozen=True)
 class Started:
-    """The reply begins. ``message`` is its row, and ``job`` its handle for `stop`, also when nothing is kept."""
+    """The reply begins. ``message`` is its row, and ``job`` its handle for `stop`, also when nothing is kept.
+
+    ``left_out``: earlier messages that did not fit, the first ``summarised`` of which the model was told in short.
+    """
 
     job: str
     conversation: str | None
@@ -70,6 +79,7 @@ class Started:
     message: str | None
     adapter: str | None
     left_out: int = 0
+    summarised: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,9 +103,9 @@ class Token:
 class Done:
     """The reply ended, by itself, at its length or stopped: the object `mynah ask --json` prints.
 
-    ``usage``: prompt_tokens, completion_tokens, total_tokens, cached_tokens. ``timings``: seconds ``queued``,
-    ``prompt`` (until the prompt is evaluated), ``first_token`` (from the request), ``total``; and
-    ``tokens_per_second`` of decoding.
+    ``notes``: what a guard found wrong with it and could not put right. ``usage``: prompt_tokens,
+    completion_tokens, total_tokens, cached_tokens. ``timings``: seconds ``queued``, ``prompt`` (until the prompt is
+    evaluated), ``first_token`` (from the request), ``total``; and ``tokens_per_second`` of decoding.
     """
 
     conversation: str | None
@@ -105,6 +115,14 @@ class Done:
     finish_reason: str
     usage: dict[str, int]
     timings: dict[str, float]
+    notes: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is printed; without notes where there are none."""
+        content = asdict(self)
+        if not self.notes:
+            del content["notes"]
+        return content
 
 
 @dataclass(frozen=True)
@@ -131,7 +149,10 @@ _TYPES: dict[str, type[TurnEvent]] = {name: kind for kind, name in _NAMES.items(
 def to_wire(event: TurnEvent) -> str:
     """An event as one line of JSON."""
     # Our own clients ask for no scores; and copying a token field by field would cost more than sending it.
-    content = {"text": event.text} if isinstance(event, Token) else asdict(event)
+    if isinstance(event, Token):
+        content: dict[str, Any] = {"text": event.text}
+    else:
+        content = event.as_json() if isinstance(event, Done) else asdict(event)
     if isinstance(event, Failed):
         content["class"] = content.pop("error_class")
     return json.dumps({"event": _NAMES[type(event)], **content}, ensure_ascii=False, separators=(",", ":"))

@@ -133,7 +133,7 @@ def _computed(place: Place, plan: Plan, prompt: list[int], job: Job) -> Iterator
 
 def _decoded(place: Place, slot: Slot, job: Job, out: Produced, clock: Callable[[], float]) -> Iterator[str]:
     runtime = place.runtime
-    sampler = place.lane.sampler(job.sampling, job.grammar)
+    sampler = place.lane.sampler(job.sampling, job.grammar, job.grammar_after)
     decoder, stops = Utf8Decoder(), StopFilter((*runtime.stop_strings, *job.stops))
     if job.opening is not None:
         # Through the same decoders, so that a character or a stop string cut in two is put together again.

@@ -47,6 +47,17 @@ class Exactly:
 
 
 @dataclass(frozen=True)
+class AtStrength:
+    """What serves now, at this strength and not at the owner's setting; at 0 it is the base."""
+
+    strength: float
+
+
+Weights = Serve | Exactly | AtStrength
+"""What a reply may ask to be made with."""
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How tokens are drawn. Temperature 0 takes the likeliest token, and then the same prompt gives the same bytes.
 
@@ -59,6 +70,8 @@ class Sampling:
     top_k: int = 40
     repeat_penalty: float = 1.1
     seed: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -123,9 +136,11 @@ class Opening:
 class Job:
     """One reply to make. ``prompt``: token ids, window already fitted. ``sink`` gets each event, in any thread.
 
-    ``grammar`` (GBNF) is what the reply must follow to its end. With ``likeliest`` the tokens come with their
+    ``grammar`` (GBNF) is what the reply must follow to its end, from the text ``grammar_after`` on where that is given
+    (it may never come). With ``likeliest`` the tokens come with their
     log-probabilities, each beside that many of the likeliest. ``batches``: how to compute the prompt (see trace.py),
-    of a replay; None leaves it to the cache.
+    of a replay; None leaves it to the cache. ``left_out``: earlier turns that are not in the prompt, the first
+    ``summarised`` of which it tells in short.
     """
 
     id: str
@@ -137,16 +152,18 @@ class Job:
     recorder: Recorder
     sink: Callable[[TurnEvent], None]
     stops: tuple[str, ...] = ()
-    serve: Serve | Exactly = Serve.ACTIVE
+    serve: Weights = Serve.ACTIVE
     batches: tuple[tuple[int, int, int], ...] | None = None
     likeliest: int | None = None
     left_out: int = 0
+    summarised: int = 0
     context_items: tuple[str, ...] = ()
     opening: Opening | None = None
     message: str | None = None
     created: float = field(default_factory=time.monotonic)
     cancelled: Cancellation = field(default_factory=Cancellation)
     grammar: str | None = None
+    grammar_after: str | None = None
 
     def answers_to(self, handle: str) -> bool:
         """Whether a stop for this handle means this job."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from app.host.jobs import Sampling
-from app.host.runtime import BrokenOff, ModelInfo
+from app.host.runtime import STEPS, BrokenOff, ModelInfo
 from app.model import adapter_file, catalogue, convert, gguf_info, llama, memory
 from app.model.llama import (
     ContextSettings,
@@ -76,7 +76,7 @@ class LlamaRuntime:
         """
         chosen = catalogue.resolve(store.home, settings.get(store, settings.MODEL))
         served = convert.served_form(chosen, progress)
-        model = LlamaModel.load(served)
+        model = LlamaModel.load(served, gpu_layers=settings.get(store, settings.GPU_LAYERS))
         try:
             threads = _threads(store, model, chosen.base_hash)
             window = min(int(settings.get(store, settings.CONTEXT)), model.n_ctx_train or 2**31)
@@ -112,7 +112,8 @@ class LlamaRuntime:
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         """The prompt for a conversation."""
-        return self._renderer.fit(turns, self.info.context, reserve)
+        step = max((self.info.context - reserve) // STEPS, 1)
+        return self._renderer.fit(turns, self.info.context, reserve, step)
 
     def continuation(self, text: str) -> list[int]:
         """The tokens of a reply that has come as far as this text."""
@@ -191,9 +192,9 @@ class LlamaLane:
         """Take an `interrupt` back."""
         self.context.proceed()
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> _Sampler:
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> _Sampler:
         """A sampler for one reply."""
-        return _Sampler(self.context, sampling, grammar)
+        return _Sampler(self.context, sampling, grammar, after)
 
     def truncate(self, sequence: int, length: int) -> None:
         """Drop everything of a sequence from this position on."""
@@ -221,16 +222,20 @@ class LlamaLane:
 
 
 class _Sampler:
-    def __init__(self, context: LlamaContext, sampling: Sampling, grammar: str | None) -> None:
+    def __init__(
+        self, context: LlamaContext, sampling: Sampling, grammar: str | None, after: str | None
+    ) -> None:
         settings_ = SamplerSettings(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             repeat_penalty=sampling.repeat_penalty,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
             seed=sampling.seed,
         )
         self._context = context
-        self._sampler = LlamaSampler(settings_, context.model.vocab, grammar)
+        self._sampler = LlamaSampler(settings_, context.model.vocab, grammar, after)
 
     def sample(self) -> tuple[int, float]:
         """The next token, and its natural log-probability at temperature 1."""
@@ -259,9 +264,12 @@ def _sequences(model: LlamaModel, window: int, wanted: int) -> int:
 
 
 def _threads(store: Store, model: LlamaModel, base_hash: str) -> Threads:
-    """The measured numbers of threads, remembered for this model on this many cores."""
+    """The owner's number of threads, else the measured ones, remembered for this model on this many cores."""
     machine = f"{base_hash}:{usable_cores()}"
     known = settings.get(store, settings.THREADS)
+    if isinstance(known, int):
+        chosen_by_hand = min(known, usable_cores())
+        return Threads(chosen_by_hand, chosen_by_hand)
     if isinstance(known, dict) and known.get("for") == machine:
         return Threads(int(known["decode"]), int(known["batch"]))
     chosen = choose_threads(model)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from app.host.jobs import Exactly, Serve
+from app.host.jobs import Exactly, Serve, Weights
 from app.host.runtime import ModelInfo
 from store import adapters
 from store.adapters import Adapter
@@ -34,7 +34,7 @@ class Served:
     """One name and what it stands for."""
 
     name: str
-    serve: Serve | Exactly
+    serve: Weights
     adapter: Adapter | None = None
 
     def as_json(self, created: int) -> dict[str, Any]:

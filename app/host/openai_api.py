@@ -17,24 +17,25 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.harness.dressing import Harness
 from app.host import model_names, sse
 from app.host import openai_wire as wire
 from app.host.capture import Learn, Question, match
 from app.host.core import Ask, Host, Keep, Window, prompt_of
 from app.host.door import body_of, status_of
 from app.host.events import Done, Failed, Queued, Scored, Started, Token, TurnEvent, failure_of
-from app.host.jobs import Job, Priority
+from app.host.jobs import Job, Priority, Serve
 from app.host.model_names import Served, UnknownModel
 from app.host.openai_request import Call, call_of
 from app.host.openapi import description
-from app.host.reply_parts import ReplyParts
+from app.host.reply_parts import ReplyParts, Said
 from app.host.requests import FieldError, number, text
 from app.host.sse import EventChannel, EventResponse, hung_up
 from app.model.renderer import Turn
 from store import settings, signals, units
 from store.db import Store
 from store.errors import MynahError, UsageError
-from store.types import ErrorClass, SignalKind
+from store.types import ErrorClass, Role, SignalKind
 
 Handler = Callable[[Host, Request], Awaitable[Response]]
 
@@ -129,6 +130,8 @@ async def _chat(host: Host, request: Request) -> Response:
         likeliest=call.likeliest,
         stops=call.stops,
         grammar=call.grammar,
+        grammar_after=call.grammar_after,
+        harness=_harness(call, served),
     )
     channel = EventChannel()
     reply = _Reply(host, call, served, await host.admit(ask, channel.sink), channel)
@@ -145,6 +148,17 @@ def _question(store: Store, call: Call, learn: Learn) -> Question:
     if not call.stored:
         return Question(turns)
     return replace(match(store, call.transcript.turns, call.transcript.ours, learn), turns=turns)
+
+
+def _harness(call: Call, served: Served) -> Harness:
+    """The owner's rules where a program leaves the form of the reply to us; memories are told to no program.
+
+    One with a system prompt, tools or a form of its own has rules of its own, and log-probabilities are those of what
+    was drawn, not of what a guard made of it.
+    """
+    bare = call.toolbox is None and call.grammar is None and call.likeliest is None
+    told = any(turn.role is Role.SYSTEM for turn in call.transcript.turns)
+    return Harness.RULES if bare and not told and served.serve is Serve.ACTIVE else Harness.OFF
 
 
 def _turns(store: Store, call: Call) -> list[Turn]:
@@ -189,14 +203,19 @@ async def _whole(request: Request, reply: _Reply) -> Response:
 
 async def _lines(reply: _Reply, first: TurnEvent | None) -> AsyncIterator[str | None]:
     head, parts, asks_usage = reply.head(None), reply.parts(), reply.call.include_usage
+    said = SaidLines(head, asks_usage)
     scored: tuple[Scored, ...] = ()
     async for event in _chain(first, reply.channel.events()):
         if isinstance(event, Started):
             head = reply.head(event)
+            said = SaidLines(head, asks_usage)
             yield _json(wire.chunk(head, {"role": "assistant", "content": ""}, None, asks_usage))
         elif isinstance(event, Token):
             scored += event.scored
             for part in parts.feed(event.text):
+                if isinstance(part, Said) and not scored:
+                    yield said.line(part.text)
+                    continue
                 yield _json(wire.chunk(head, wire.delta(head, part), None, asks_usage, scored))
                 scored = ()
         elif isinstance(event, Done):
@@ -212,6 +231,19 @@ async def _lines(reply: _Reply, first: TurnEvent | None) -> AsyncIterator[str | 
             yield _json(wire.error_body(event.message, kind=kind, code=code))
         elif event is None:
             yield None
+
+
+class SaidLines:
+    """The chunks of plain text, of which only the text differs: to write the rest anew costs as much as sending it."""
+
+    def __init__(self, head: wire.Head, asks_usage: bool) -> None:
+        line = _json(wire.chunk(head, {"content": ""}, None, asks_usage))
+        self._before, empty, self._after = line.partition('"delta":{"content":""')
+        self._before += empty[:-2]
+
+    def line(self, text: str) -> str:
+        """The line of one piece of text."""
+        return f"{self._before}{json.dumps(text, ensure_ascii=False)}{self._after}"
 
 
 async def _chain(

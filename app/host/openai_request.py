@@ -2,7 +2,7 @@
 
 What would change the meaning of a request and cannot be honoured is refused, with the name of the field; what is
 harmless is ignored; null is absent. A transcript is kept as it was sent, and shown to the model in another form
-(tools described in the system prompt, their results in the user's turns), so both are made here.
+(tools described in the system prompt), so both are made here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.host import openai_tools as tools
-from app.host.capture import shown
 from app.host.json_grammar import response_grammar
 from app.host.requests import FieldError, Limits, checked_text, flag, limits, mapping, number, text
 from app.model.renderer import Turn
@@ -53,7 +52,8 @@ class Call:
     """One chat request. ``model`` None takes what is served; ``client`` tells callers apart for fairness.
 
     ``likeliest``: how many alternatives each token's log-probability comes with, None for no log-probabilities.
-    ``grammar``: what the reply has to follow, where JSON or a call is demanded. ``stored`` is False where the
+    ``grammar``: what the reply has to follow, where JSON or a call is demanded, and a call once it has begun: from the
+    text ``grammar_after`` on. ``stored`` is False where the
     caller says ``"store": false``: then nothing of it is ever written.
     """
 
@@ -68,10 +68,11 @@ class Call:
     likeliest: int | None
     grammar: str | None
     stored: bool = True
+    grammar_after: str | None = None
 
     def for_model(self, system_prompt: str) -> list[Turn]:
         """The conversation as the model reads it; ``system_prompt`` is for conversations without one."""
-        turns = shown(self.transcript.turns)
+        turns = list(self.transcript.turns)
         if self.toolbox is None:
             return turns
         if turns[0].role is Role.SYSTEM:
@@ -97,6 +98,7 @@ def call_of(fields: Mapping[str, Any]) -> Call:
     options = fields.get("stream_options")
     longest = number(fields, "max_completion_tokens", number(fields, "max_tokens", None))
     toolbox = tools.toolbox(fields)
+    grammar, after = _grammar(fields, toolbox)
     return Call(
         model=text(fields, "model"),
         transcript=transcript(fields.get("messages")),
@@ -107,12 +109,14 @@ def call_of(fields: Mapping[str, Any]) -> Call:
         client=text(fields, "user"),
         toolbox=toolbox,
         likeliest=_likeliest(fields),
-        grammar=_grammar(fields, toolbox),
+        grammar=grammar,
+        grammar_after=after,
         stored=fields.get("store") is None or flag(fields, "store"),
     )
 
 
-def _grammar(fields: Mapping[str, Any], toolbox: tools.Toolbox | None) -> str | None:
+def _grammar(fields: Mapping[str, Any], toolbox: tools.Toolbox | None) -> tuple[str | None, str | None]:
+    """The grammar, and the text from which on it holds where it does not from the start."""
     try:
         form = response_grammar(fields)
         call = None if toolbox is None else toolbox.grammar()
@@ -125,7 +129,9 @@ def _grammar(fields: Mapping[str, Any], toolbox: tools.Toolbox | None) -> str | 
                 "response_format",
                 "response_format and tools that the model may choose cannot both be kept to",
             )
-    return form if call is None else call
+    if toolbox is not None and call is None:
+        return toolbox.grammar_of_a_call(), tools.OPEN
+    return (form if call is None else call), None
 
 
 def transcript(messages: object) -> Transcript:

@@ -1,9 +1,10 @@
 """Tools over a model that only reads and writes text: definitions in, calls out, in the form such models learn.
 
 Definitions are told in the system prompt and calls are written as JSON between `<tool_call>` tags, the form that
-Hermes and Qwen models are trained on and that others imitate; templates with a form of their own are not asked,
-because a prompt must be the same whichever of them is loaded. Where a client demands a call, a grammar leaves
-the model nothing else to write; where it leaves the choice, the model is free, and what is no call is text.
+Hermes and Qwen models are trained on and that others imitate; so they are kept as text, and a template that has a form
+of its own for calls and results gets them in that (app/model/tool_turns.py). Where a client demands a call, a grammar
+leaves the model nothing else to write; where it leaves the choice, the model is free until it has begun a call, and
+its arguments then follow their schema. What is no call is text.
 
 A call's id names the reply it stands in. A client that sends the call back so tells us which reply that was,
 however it has rewritten the arguments since.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +23,8 @@ from app.host.json_grammar import GrammarBuilder
 from app.host.requests import FieldError, checked_text, mapping, text
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_END = "}\n" + CLOSE
+_NEXT = "\n" + OPEN
 _MAX_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ID = re.compile(r"call_(?P<message>m\w+)_\d+")
@@ -42,6 +45,11 @@ class Tool:
     name: str
     description: str
     parameters: dict[str, Any]
+
+    @property
+    def without_schema(self) -> Tool:
+        """The same function with any arguments."""
+        return replace(self, parameters={"type": "object"})
 
 
 @dataclass(frozen=True)
@@ -105,14 +113,46 @@ class Toolbox:
         if not self.forced:
             return None
         builder = GrammarBuilder("tools")
-        calls = []
-        for tool in self.forced:
-            arguments = builder.schema(tool.parameters or {"type": "object"})
-            head = builder.literal(f'{OPEN}\n{{"name": {json.dumps(tool.name)}, "arguments": ')
-            calls.append(f"{head} {arguments} {builder.literal('}' + chr(10) + CLOSE)}")
-        one = builder.rule("call", " | ".join(calls))
-        more = f' ("\\n" {one})*' if self.several else ""
-        return builder.text(f"{one}{more}")
+        one = _any_call(builder, self.forced)
+        return builder.text(f"{builder.literal(OPEN)} {one}{self._further(builder, one)}")
+
+    def grammar_of_a_call(self) -> str:
+        """The grammar of what follows once the model has begun a call by itself.
+
+        A schema that a grammar cannot keep to is no reason to refuse a call that nobody demanded: then its arguments
+        are any JSON object.
+        """
+        try:
+            builder = GrammarBuilder("tools")
+            tools = [tool if _can_be_kept(tool) else tool.without_schema for tool in self.tools]
+            one = _any_call(builder, tools)
+        except FieldError:
+            # All together are more than one grammar may hold.
+            builder = GrammarBuilder("tools")
+            one = _any_call(builder, [tool.without_schema for tool in self.tools])
+        return builder.text(f"{one}{self._further(builder, one)}")
+
+    def _further(self, builder: GrammarBuilder, one: str) -> str:
+        """More calls after the first, where several may be made."""
+        return f" ({builder.literal(_NEXT)} {one})*" if self.several else ""
+
+
+def _any_call(builder: GrammarBuilder, tools: Sequence[Tool]) -> str:
+    """The rule of a call of one of these, from behind its opening tag to its closing one."""
+    calls = []
+    for tool in tools:
+        arguments = builder.schema(tool.parameters or {"type": "object"})
+        head = builder.literal(f'\n{{"name": {json.dumps(tool.name)}, "arguments": ')
+        calls.append(f"{head} {arguments} {builder.literal(_END)}")
+    return builder.rule("call", " | ".join(calls))
+
+
+def _can_be_kept(tool: Tool) -> bool:
+    try:
+        GrammarBuilder("tools").schema(tool.parameters)
+    except (FieldError, RecursionError):
+        return False
+    return True
 
 
 def toolbox(fields: Mapping[str, Any]) -> Toolbox | None:

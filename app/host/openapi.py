@@ -176,6 +176,8 @@ def _request_fields() -> Schema:
         "top_p": {**_number("number", 0, 1), "default": plain.top_p},
         "top_k": {**_number("integer", 0, 1_000_000), "default": plain.top_k},
         "repeat_penalty": {**_number("number", 1, 2), "default": plain.repeat_penalty},
+        "presence_penalty": {**_number("number", -2, 2), "default": plain.presence_penalty},
+        "frequency_penalty": {**_number("number", -2, 2), "default": plain.frequency_penalty},
         "seed": _nullable("integer"),
         "stop": {
             "anyOf": [

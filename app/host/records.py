@@ -69,6 +69,8 @@ def done_of(job: Job, version: Version, out: Produced, end: ReplyEnd) -> Done:
 
 def _sampler_of(job: Job) -> dict[str, Any]:
     """All that drawing the reply depended on; the seed is there also where the client gave none."""
-    given = {"stops": list(job.stops), "grammar": job.grammar}
-    asked = {name: value for name, value in given.items() if value}
+    given = {"stops": list(job.stops), "grammar": job.grammar, "grammar_after": job.grammar_after}
+    asked: dict[str, Any] = {name: value for name, value in given.items() if value}
+    if job.summarised:
+        asked["summarised"] = job.summarised
     return {**asdict(job.sampling), "max_tokens": job.max_tokens, **asked}

@@ -101,6 +101,7 @@ def _job(host: Host, fields: Mapping[str, Any], recorder: Kept, channel: EventCh
         sink=channel.sink,
         stops=tuple(str(stop) for stop in sampler.get("stops", ())),
         grammar=text(sampler, "grammar"),
+        grammar_after=text(sampler, "grammar_after"),
         serve=Exactly(adapter, float(fields.get("scale") or 0.0)),
         batches=_batches(fields.get("evaluated"), given, host.runtime.chunk),
         opening=Opening("", "", opening, [0.0] * len(opening)) if opening else None,

@@ -54,8 +54,11 @@ def turn_request(body: object) -> TurnRequest:
         incognito_turns=_plain_turns(fields.get("incognito_turns")),
         base=flag(fields, "base"),
         adapter=text(fields, "adapter"),
+        strength=None if fields.get("strength") is None else _within(fields, "strength", 1.0, 0.0, 1.0),
         aside=flag(fields, "aside"),
         source=text(fields, "source") or "chat",
+        items=_names(fields, "items"),
+        typed=fields.get("typed") is None or flag(fields, "typed"),
     )
     if request.text is not None and not request.text.strip():
         raise FieldError("text", "the message is empty")
@@ -63,13 +66,15 @@ def turn_request(body: object) -> TurnRequest:
         raise FieldError("text", "an edited message needs its new text")
     if not any((request.text, request.regenerate, request.continue_from, request.extend)):
         raise FieldError("text", "there is nothing to answer: give a text, or a message to answer again")
+    if request.base and request.strength is not None:
+        raise FieldError("strength", "the base model has no strength: leave out base, or strength")
     if request.incognito and request.text is None:
         raise FieldError("text", "an incognito request needs its text")
     return request
 
 
 def limits(fields: Mapping[str, Any]) -> Limits:
-    """Sampler settings by name: temperature, top_p, top_k, repeat_penalty, seed, max_tokens. Absent ones have defaults.
+    """Sampler settings by name: those of `Sampling`, and max_tokens. Absent ones have defaults.
 
     Raises:
         FieldError: not a number, or out of range.
@@ -81,6 +86,8 @@ def limits(fields: Mapping[str, Any]) -> Limits:
         top_p=_within(fields, "top_p", plain.top_p, 0.0, 1.0),
         top_k=int(_within(fields, "top_k", plain.top_k, 0, 1_000_000)),
         repeat_penalty=_within(fields, "repeat_penalty", plain.repeat_penalty, 1.0, 2.0),
+        presence_penalty=_within(fields, "presence_penalty", plain.presence_penalty, -2.0, 2.0),
+        frequency_penalty=_within(fields, "frequency_penalty", plain.frequency_penalty, -2.0, 2.0),
         # Any integer is a seed; llama.cpp takes 32 bits of it.
         seed=secrets.randbits(32) if seed is None else int(seed) % 2**32,
     )
@@ -128,6 +135,16 @@ def number(fields: Mapping[str, Any], name: str, default: float | None) -> float
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
         raise FieldError(name, f"{name} must be a number")
+    return value
+
+
+def _names(fields: Mapping[str, Any], name: str) -> list[str] | None:
+    """A list of strings, or None."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise FieldError(name, f"{name} must be a list of strings")
     return value
 
 

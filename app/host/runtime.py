@@ -17,6 +17,10 @@ from typing import Protocol
 from app.host.jobs import Sampling
 from app.model.renderer import Fitted, Turn
 
+STEPS = 4
+"""A conversation that is too long loses a quarter of its room at once: were it cut further with every turn, the whole
+window would be computed again for each."""
+
 
 class BrokenOff(Exception):
     """An evaluation ended early because `Lane.interrupt` asked for it; the sequence holds what it held before."""
@@ -67,8 +71,11 @@ class Lane(Protocol):
     def proceed(self) -> None:
         """Take an `interrupt` back."""
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> Sampler:
-        """A sampler for one reply. Raises UsageError where the grammar cannot be used."""
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> Sampler:
+        """A sampler for one reply; the grammar holds from the text ``after`` on, or from the start.
+
+        Raises UsageError where the grammar cannot be used.
+        """
 
     def truncate(self, sequence: int, length: int) -> None:
         """Drop everything of a sequence from this position on."""
@@ -104,7 +111,7 @@ class Runtime(Protocol):
         """Another lane; None where there is no memory for it."""
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
-        """The prompt for a conversation, oldest turns left out where the window is too small."""
+        """The prompt for a conversation, oldest turns left out in steps where the window is too small."""
 
     def continuation(self, text: str) -> list[int]:
         """The tokens of a reply that has come as far as this text."""

@@ -16,12 +16,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from app.harness.dressing import Harness
+from app.harness.guards import MOST_RETRIES
 from app.host import openai_api
 from app.host.capture import read
-from app.host.core import Ask, Host, Keep
+from app.host.core import Ask, Author, Host, Keep
 from app.host.door import Access, Door, body_of, status_of
 from app.host.events import TurnRequest, to_wire
-from app.host.jobs import Exactly, Priority, Serve
+from app.host.jobs import AtStrength, Exactly, Priority, Serve, Weights
 from app.host.openai_wire import error_body
 from app.host.replaying import replay
 from app.host.requests import limits, text, turn_request
@@ -91,6 +93,13 @@ async def _turn(host: Host, request: Request) -> Response:
         priority=Priority.BACKGROUND if turn.aside else Priority.INTERACTIVE,
         keep=Keep.INCOGNITO if turn.incognito else Keep.RECORD,
         serve=_wanted(turn),
+        harness=_harness(turn),
+        items=turn.items,
+        author=Author.OWNER
+        if turn.typed and turn.items is None and _harness(turn) is Harness.ALL
+        else Author.PROGRAM,
+        # One that goes on with another has its beginning already: asking anew would be another reply.
+        most_retries=0 if turn.extend is not None else MOST_RETRIES,
     )
     channel = EventChannel()
     job = await host.admit(ask, channel.sink)
@@ -98,10 +107,21 @@ async def _turn(host: Host, request: Request) -> Response:
     return EventResponse(lines, job.cancelled.set)
 
 
-def _wanted(turn: TurnRequest) -> Serve | Exactly:
+def _wanted(turn: TurnRequest) -> Weights:
     if turn.adapter is not None:
-        return Exactly(turn.adapter, 1.0)
+        return Exactly(turn.adapter, 1.0 if turn.strength is None else turn.strength)
+    if turn.strength is not None:
+        return AtStrength(turn.strength)
     return Serve.BASE if turn.base else Serve.ACTIVE
+
+
+def _harness(turn: TurnRequest) -> Harness:
+    """A version that is looked at by itself, and what the chat asks for its own ends, go without the owner's items."""
+    if turn.items is not None:
+        return Harness.ALL
+    if turn.aside or turn.base or turn.adapter is not None:
+        return Harness.OFF
+    return Harness.RULES if turn.incognito else Harness.ALL
 
 
 async def _stop(host: Host, request: Request) -> Response:

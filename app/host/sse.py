@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from starlette.responses import Response
@@ -25,23 +26,33 @@ class EventChannel:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[TurnEvent] = asyncio.Queue()
+        self._events: deque[TurnEvent] = deque()
+        self._waiting: asyncio.Future[None] | None = None
 
     def sink(self, event: TurnEvent) -> None:
         """Hand over an event; may be called in any thread, also when the loop has ended."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
+            self._loop.call_soon_threadsafe(self._put, event)
+
+    def _put(self, event: TurnEvent) -> None:
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     async def next(self, seconds: float) -> TurnEvent | None:
         """The next event, or None after so many seconds without one."""
-        if not self._queue.empty():
-            return self._queue.get_nowait()
-        try:
-            # Not wait_for, which makes a task of every wait (before Python 3.12), that is of every token.
-            async with asyncio.timeout(seconds):
-                return await self._queue.get()
-        except TimeoutError:
-            return None
+        if not self._events:
+            # A plain future: a queue with a timeout around it costs three times as much, and this is every token.
+            self._waiting = self._loop.create_future()
+            alarm = self._loop.call_later(seconds, self._wake)
+            try:
+                await self._waiting
+            finally:
+                alarm.cancel()
+        return self._events.popleft() if self._events else None
 
     async def events(self) -> AsyncIterator[TurnEvent | None]:
         """All events up to the last; None whenever nothing came for ten seconds."""

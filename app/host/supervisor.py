@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.control.step import Controller
 from app.host.processes import holder
-from store import cipher, consent, purging, runs, settings, signals, textindex, units
+from store import aftercare, cipher, consent, purging, runs, settings, signals, textindex, units
 from store.db import Store
 from store.errors import MynahError
 from store.home import Home
@@ -114,9 +115,11 @@ class Supervisor:
         self._ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._backoff = Backoff()
+        self._controller = Controller()
         # The host sweeps when it starts.
         self._swept = time.monotonic()
         self._tidying: str | None = None
+        self._watched: int | None = None
 
     def start(self) -> None:
         """Begin to look."""
@@ -171,12 +174,14 @@ class Supervisor:
             self._swept = time.monotonic()
             consent.sweep(store)
         self._forget(store)
+        self._after(store)
+        self._control(store)
         facts = gather(store, self._quiet())
         trigger = due(facts)
-        if trigger is not None:
-            run = runs.request(store, trigger)
+        run = None if trigger is None else self._controller.request(store, trigger)
+        if run is not None:
             log.info("asked for learning run %s (%s)", run.id, trigger)
-        wanted = trigger is not None or facts.open_runs > 0
+        wanted = run is not None or facts.open_runs > 0
         free = self.learner_pid is None and self._backoff.over(time.monotonic())
         if wanted and free and not facts.paused and not self._ended.is_set():
             self._process = self._start()
@@ -189,6 +194,21 @@ class Supervisor:
             purging.proceed_all(store)
         except MynahError as error:
             log.warning("forgetting waits: %s", error)
+
+    def _after(self, store: Store) -> None:
+        """Watch what the gate made live, where anything was written since the last look."""
+        if store.data_version == self._watched:
+            return
+        self._watched = store.data_version
+        for said in aftercare.look(store):
+            log.warning("%s", said)
+
+    def _control(self, store: Store) -> None:
+        """Decide what else than learning is to be done about what went wrong; a fault there stops nothing else."""
+        try:
+            self._controller.look(store)
+        except MynahError as error:
+            log.warning("the controller could not do what it decided: %s", error)
 
     def _note_end(self) -> None:
         process = self._process

@@ -68,9 +68,9 @@ class Traced:
         """Take an `interrupt` back."""
         self._lane.proceed()
 
-    def sampler(self, sampling: Sampling, grammar: str | None) -> Sampler:
+    def sampler(self, sampling: Sampling, grammar: str | None, after: str | None = None) -> Sampler:
         """A sampler for one reply."""
-        return self._lane.sampler(sampling, grammar)
+        return self._lane.sampler(sampling, grammar, after)
 
     def truncate(self, sequence: int, length: int) -> None:
         """Drop everything of a sequence from this position on."""

@@ -12,7 +12,7 @@ import logging
 from pathlib import Path
 
 from app.host.benches import BASE, Bench, Benches, Version
-from app.host.jobs import Exactly, Serve
+from app.host.jobs import AtStrength, Exactly, Serve, Weights
 from store import adapters, settings
 from store.db import Store
 from store.errors import AdapterFileError
@@ -29,16 +29,16 @@ class Versions:
         self._benches = benches
         self._sound: set[str] = set()
 
-    def bench(self, serve: Serve | Exactly) -> Bench:
+    def bench(self, serve: Weights) -> Bench:
         """The bench that a reply should be made on, its version attached.
 
         Raises:
             AdapterFileError: the adapter that was named cannot be used; nothing serves in its place.
         """
-        if serve is not Serve.ACTIVE:
+        if serve is Serve.BASE or isinstance(serve, Exactly):
             return self._named(self.wanted(serve))
         serving = adapters.active(self._store, self._base_hash)
-        while (wanted := self._version_of(serving)) != BASE:
+        while (wanted := self._version_of(serving, serve)) != BASE:
             assert serving.adapter is not None
             try:
                 return self._benches.take(wanted, self.file(wanted))
@@ -57,10 +57,10 @@ class Versions:
                 f"adapter {version.adapter} (v{version.number}) cannot be used: {error}"
             ) from error
 
-    def wanted(self, serve: Serve | Exactly) -> Version:
+    def wanted(self, serve: Weights) -> Version:
         """What a reply asks for: what serves now, the base, or what was named, whatever serves."""
-        if serve is Serve.ACTIVE:
-            return self.serving()
+        if serve is Serve.ACTIVE or isinstance(serve, AtStrength):
+            return self._version_of(adapters.active(self._store, self._base_hash), serve)
         if not isinstance(serve, Exactly) or serve.adapter is None or serve.scale <= 0.0:
             return BASE
         found = adapters.get(self._store, serve.adapter)
@@ -68,14 +68,17 @@ class Versions:
 
     def serving(self) -> Version:
         """What should serve now."""
-        return self._version_of(adapters.active(self._store, self._base_hash))
+        return self.wanted(Serve.ACTIVE)
 
-    def _version_of(self, serving: adapters.Serving) -> Version:
+    def _version_of(self, serving: adapters.Serving, serve: Weights) -> Version:
         if serving.adapter is None:
             return BASE
         # To three digits: the strength is a setting that people choose, and equal ones must make one version.
-        strength = min(1.0, float(settings.get(self._store, settings.ADAPTER_STRENGTH)))
-        scale = round(serving.scale * strength, 3)
+        if isinstance(serve, AtStrength):
+            strength = serve.strength
+        else:
+            strength = float(settings.get(self._store, settings.ADAPTER_STRENGTH))
+        scale = round(serving.scale * min(1.0, strength), 3)
         return Version(serving.adapter.id, serving.adapter.version, scale) if scale > 0.0 else BASE
 
     def file(self, version: Version) -> Path | None:

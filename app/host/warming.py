@@ -18,7 +18,7 @@ from pathlib import Path
 
 from app.host.benches import Bench, Benches, Version
 from app.host.generation import Place, carry_out
-from app.host.jobs import Exactly, Job, Priority, Serve
+from app.host.jobs import Job, Priority, Serve, Weights
 from app.host.prefix import PrefixCache
 from app.host.runtime import Runtime
 from app.host.trace import Traced
@@ -170,7 +170,7 @@ class OpenConversations:
             if version != wanted and len(tokens) >= chunk
         ]
 
-    def make_way(self, versions: Versions, serve: Serve | Exactly) -> None:
+    def make_way(self, versions: Versions, serve: Weights) -> None:
         """Let a reply have the lane of a warming that it needs, with what was computed by then."""
         if self._warming is not None:
             wanted = versions.wanted(serve)

@@ -41,7 +41,13 @@ class RowOrder(Enum):
     INTERLEAVED = "interleaved"
 
 
-ROW_ORDER = {"llama": RowOrder.INTERLEAVED, "qwen2": RowOrder.HALVES, "qwen3": RowOrder.HALVES}
+ROW_ORDER = {
+    # Mistral's files call themselves llama.
+    "llama": RowOrder.INTERLEAVED,
+    "qwen2": RowOrder.HALVES,
+    "qwen3": RowOrder.HALVES,
+    "gemma3": RowOrder.HALVES,
+}
 
 
 @dataclass(frozen=True)

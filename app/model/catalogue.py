@@ -78,7 +78,7 @@ def resolve(home: Home, wanted: str | None) -> ModelFile:
 
     Raises ModelFileError: not installed, no such file, not GGUF, cut short, an adapter, one part of several.
     """
-    path = default_path() if wanted is None or wanted.lower() in _DEFAULT_ALIASES else _given_path(wanted)
+    path = _path_of(home, wanted)
     known = _remembered(home, path) or _remember(home, path, _examine(path))
     derived = home.cache / "models" / known.base_hash[:16]
     as_it_is = known.parameters > F16_MAX_PARAMETERS or known.file_type in _UNQUANTISED
@@ -93,10 +93,15 @@ def resolve(home: Home, wanted: str | None) -> ModelFile:
     )
 
 
+def pulled(home: Home) -> Path:
+    """Where fetched models lie. They hold nothing personal, so every home of this user shares them."""
+    return home.cache / "pulled"
+
+
 def list_models(home: Home, wanted: str | None) -> list[ModelFile]:
-    """The default model, where installed, and the chosen one, where it can be used; the served one last."""
+    """The default model, where installed, those that were fetched, and the chosen one, where it can be used."""
     found: dict[Path, ModelFile] = {}
-    for choice in (None, wanted):
+    for choice in (None, *map(str, sorted(pulled(home).glob("*.gguf"))), wanted):
         try:
             model = resolve(home, choice)
         except ModelFileError as error:
@@ -117,10 +122,20 @@ def default_path() -> Path:
     )
 
 
+def _path_of(home: Home, wanted: str | None) -> Path:
+    if wanted is None or wanted.lower() in _DEFAULT_ALIASES:
+        return default_path()
+    fetched = pulled(home) / f"{wanted.removesuffix('.gguf')}.gguf"
+    # A bare name means what was fetched under it; anything with a directory in it is a path.
+    return fetched if Path(wanted).name == wanted and fetched.is_file() else _given_path(wanted)
+
+
 def _given_path(wanted: str) -> Path:
     path = Path(wanted).expanduser().absolute()
     if not path.exists():
-        raise ModelFileError(f"there is no model file at {path}: give a .gguf file, or {DEFAULT_NAME!r}")
+        raise ModelFileError(
+            f"there is no model file at {path}: give a .gguf file, or {DEFAULT_NAME!r}; `mynah models pull` fetches one"
+        )
     if not path.is_file() and not path.is_dir():
         # Opening a pipe would wait for its writer for ever.
         raise ModelFileError(f"{path} is not a regular file: give the path of a .gguf file")

@@ -30,8 +30,11 @@ from app.tui.dialogs import LineDialog
 from app.tui.first_run import no_model
 from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
+from app.tui.own_strength import OwnStrength
 from app.tui.palette import THEMES, ThemeChosen
 from app.tui.ports import ChatService
+from app.tui.pulls import Pulls
+from app.tui.remembering import Remembering
 from app.tui.sidebar import Deed, Sidebar
 from app.tui.slash import CommandComposer
 from app.tui.sorting import OpenConversationActions, Sorting
@@ -71,7 +74,10 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
-        self._titles = Titles(service, self._background, self._list)
+        self._strength = OwnStrength(self, service, self._background, lambda: self._view.conversation)
+        self._pulls = Pulls(self, service, self._background, self._model_changed)
+        self._remembering = Remembering(self, service, self._background, self._key_of("unremember"))
+        self._titles = Titles(service, self._background, self._list, self._consider_title)
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -87,6 +93,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
 
     def on_unmount(self) -> None:
         self._watch.end()
+        self._pulls.stop()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < WIDE, "-narrow")
@@ -127,6 +134,8 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         """Say once what happened between two looks. A toast: it neither takes the focus nor a key."""
         if before.serving.activation != now.serving.activation:
             self.notify(wording.went_live(now.serving), timeout=8, markup=False)
+        if now.learning.asks is not None and now.learning.asks != before.learning.asks:
+            self.notify(wording.asks(now.learning.asks), timeout=16, markup=False)
         last = now.learning.last
         if last is not None and (before.learning.last is None or before.learning.last.id != last.id):
             line = wording.run_ended(last)
@@ -161,15 +170,27 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     def _answering(self) -> None:
         self._watch.state = HostState.READY
 
+    @on(ChatView.Answered)
+    def _answered(self, event: ChatView.Answered) -> None:
+        self._remembering.consider(event.message, event.notes)
+
     @on(ChatView.HostLost)
     def _host_lost(self) -> None:
         self._watch.wake_host()
 
+    @on(ChatView.Asked)
+    def _asked(self) -> None:
+        self._titles.stand_aside()
+
     @on(ChatView.Changed)
     def _changed(self) -> None:
         self._list()
-        self._titles.consider(self._view.conversation, self._view.busy)
+        self._consider_title()
         self.query_one(KeyLine).show(self._keys)
+
+    def _consider_title(self) -> None:
+        if not self._view.answering:
+            self._titles.consider(self._view.conversation)
 
     def _tick(self) -> None:
         self._view.tick()
@@ -239,6 +260,12 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         ]
         self.query_one(ChoiceBar).ask("Which colours?", names)
 
+    def action_strength(self, typed: str = "") -> None:
+        self._strength.choose(typed)
+
+    def action_base(self) -> None:
+        self._strength.base()
+
     @on(CommandComposer.Given)
     async def _given(self, event: CommandComposer.Given) -> None:
         event.stop()
@@ -254,6 +281,17 @@ class ChatScreen(OpenConversationActions, Screen[None]):
                 if isawaitable(done):
                     await done
                 return
+
+    def action_known(self) -> None:
+        from app.tui.known_screen import KnownScreen
+
+        self.app.push_screen(KnownScreen(self._service))
+
+    def action_unremember(self) -> None:
+        self._remembering.undo()
+
+    def _key_of(self, name: str) -> str:
+        return next(each.shown for each in self.commands if each.name == name)
 
     def action_story(self) -> None:
         self._with_reply(self._teaching.story)
@@ -286,10 +324,27 @@ class ChatScreen(OpenConversationActions, Screen[None]):
 
         self.app.push_screen(FindScreen(self._service), go)
 
+    def action_self_view(self) -> None:
+        from app.tui.self_screen import SelfScreen
+
+        self.app.push_screen(SelfScreen(self._service))
+
     def action_incognito(self) -> None:
         from app.tui.incognito_screen import IncognitoScreen
 
         self.app.push_screen(IncognitoScreen(self._service))
+
+    def action_models(self) -> None:
+        from app.tui.models_screen import ModelsScreen
+
+        self.app.push_screen(ModelsScreen(self._service, self._pulls, lambda: self._view.answering))
+
+    def _model_changed(self) -> None:
+        """Another model answers from now on; its host is started at once, and what is shown is its own."""
+        self._watch.state = HostState.ASLEEP
+        self._watch.wake_host()
+        self._view.reload()
+        self._tick()
 
     def action_quit(self) -> None:
         self.app.exit()

@@ -37,8 +37,19 @@ class ChatView(OpenConversation):
     BINDINGS: ClassVar[list[BindingType]] = [command.binding for command in CONVERSATION if command.keys]
 
     @dataclass
+    class Asked(Message):
+        """A reply is wanted: whatever else the model does can wait. It may be over when this is heard."""
+
+    @dataclass
     class Answering(Message):
         """The host spoke: it is up, whatever was thought before."""
+
+    @dataclass
+    class Answered(Message):
+        """A reply has ended: to which message, and what a guard found wrong with it."""
+
+        message: str | None
+        notes: list[str]
 
     @dataclass
     class HostLost(Message):
@@ -57,6 +68,11 @@ class ChatView(OpenConversation):
     def busy(self) -> frozenset[str]:
         """The conversations in which a reply is being written."""
         return frozenset(turn.conversation for turn in self._replies.live if turn.conversation)
+
+    @property
+    def answering(self) -> bool:
+        """Whether a reply is wanted or being written, in a conversation that is stored already or not."""
+        return bool(self._replies.live)
 
     @on(Composer.Submitted)
     async def _send(self, event: Composer.Submitted) -> None:
@@ -146,6 +162,7 @@ class ChatView(OpenConversation):
         turn.view.say(turn.remark)
         self.transcript.anchor()
         self._replies.start(turn)
+        self.post_message(self.Asked())
         self.post_message(self.Changed())
 
     @on(TurnProgress)
@@ -163,6 +180,7 @@ class ChatView(OpenConversation):
                 self.post_message(self.Changed())
             case Done():
                 await self._turn_over(turn)
+                self.post_message(self.Answered(turn.user_message, event.notes))
             case Failed():
                 await self._turn_failed(turn, event)
 

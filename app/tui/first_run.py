@@ -21,8 +21,9 @@ def no_model() -> Content:
         Content("Or use a .gguf file of a chat model that you have:"),
         Content.styled("mynah models use PATH", "bold"),
         Content(""),
-        Content.styled(
-            "Then ^R here looks again. Both work without a network once the file is there.", MUTED
-        ),
+        Content("Or, with a network, choose one to fetch:"),
+        Content.styled("Alt+M", "bold"),
+        Content(""),
+        Content.styled("Then ^R here looks again. All work without a network once the file is there.", MUTED),
     ]
     return Content("\n").join(lines)

@@ -101,6 +101,8 @@ def undone(preview: Any, serving: int | None) -> list[Line]:
         lines.append(line(Look.ITEM, "What else was learned with it is learned anew, without it."))
     for path in preview.backups:
         reason = preview.unreached.get(path)
-        told = "is written anew without it." if reason is None else f"keeps it ({reason}): delete it yourself."
+        told = (
+            "is written anew without it." if reason is None else f"keeps it ({reason}): delete it yourself."
+        )
         lines.append(line(Look.ITEM, f"The backup {path} {told}"))
     return lines

@@ -100,6 +100,8 @@ CONVERSATION: tuple[Command, ...] = (
     Command(
         "alt+c", "Alt+C", "screen.copy_code", "code", "copy a code block of the reply, the last one", "[N]"
     ),
+    Command("alt+k", "Alt+K", "screen.known", "known", "what I know of you: edit, switch off, forget"),
+    Command("alt+u", "Alt+U", "screen.unremember", "unremember", "forget what was just remembered"),
     Command("ctrl+p", "^P", "screen.palette", "commands", "find a command by any word"),
     Command("", "", "screen.rename", "rename", "another title for this conversation"),
     Command(
@@ -111,7 +113,20 @@ CONVERSATION: tuple[Command, ...] = (
     ),
     Command("", "", "screen.archive", "archive", "put this conversation away, or bring it back"),
     Command("", "", "screen.tags", "tags", "words that sort this conversation"),
+    Command(
+        "", "", "screen.self_view", "self", "what Mynah is bad at, what it is trying, and whether it worked"
+    ),
     Command("", "", "screen.forget", "forget", "forget this conversation, after a look at what that undoes"),
+    Command(
+        "",
+        "",
+        "screen.strength",
+        "strength",
+        "how strongly what was learned speaks in this conversation, from 0 to 1",
+        "[0-1]",
+    ),
+    Command("", "", "screen.base", "base", "let the base model answer in this conversation, or no longer"),
+    Command("alt+m", "Alt+M", "screen.models", "models", "the model that answers: choose another, fetch one"),
     Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
 )
 """What there is to do with a conversation beyond the bottom line; some of it has no key unless one is chosen."""

@@ -167,22 +167,30 @@ class OpenConversation(ChatPane):
         self.call_later(self._show, thread)
 
     def _reloaded(self, thread: Thread) -> None:
+        # Behind a reply that is being settled: before that, what is shown is not yet what is stored.
+        self.call_later(self._renew, thread)
+
+    async def _renew(self, thread: Thread) -> None:
         """Only what is known about the messages changed, unless another client went on with the conversation."""
-        if self.turn is not None:
+        unsettled = any(view.entry is None for view in self.transcript.replies)
+        if self.turn is not None or unsettled or thread.conversation.id != self.conversation:
+            # The end of a turn reads the thread again.
             return
-        if self.thread is not None and _texts(thread) == _texts(self.thread):
+        shown, now = _texts(self.thread), _texts(thread)
+        if now == shown:
             self.thread = thread
             self.transcript.update_entries(thread.messages)
         else:
-            self.call_later(self._show, thread)
+            same = (place for place, pair in enumerate(zip(shown, now, strict=False)) if pair[0] != pair[1])
+            await self._show(thread, next(same, min(len(shown), len(now))))
 
-    async def _show(self, thread: Thread) -> None:
+    async def _show(self, thread: Thread, kept: int = 0) -> None:
         if thread.conversation.id != self.conversation:
             return
         self.thread = thread
         turn = self.turn = self._replies.of(thread.conversation.id)
         await self.transcript.show(
-            [each for each in thread.messages if turn is None or each.message.id != turn.message]
+            [each for each in thread.messages if turn is None or each.message.id != turn.message], kept
         )
         if turn is not None:
             turn.view = await self.transcript.add_reply(turn.text)
@@ -249,5 +257,5 @@ class OpenConversation(ChatPane):
         self.notify(str(error), severity="warning", markup=False)
 
 
-def _texts(thread: Thread) -> list[tuple[str, str]]:
-    return [(each.message.id, each.message.text) for each in thread.messages]
+def _texts(thread: Thread | None) -> list[tuple[str, str]]:
+    return [(each.message.id, each.message.text) for each in thread.messages] if thread else []

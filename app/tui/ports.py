@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from app.composing import Preferences
 from app.host.client import TurnRequest
 from app.host.events import TurnEvent
-from app.service import AdapterDetail, Receipt, Snapshot, Thread, ThreadMessage
+from app.models import Choice, Machine, Progress
+from app.service import AdapterDetail, ModelFile, Receipt, Snapshot, Thread, ThreadMessage
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
 from store.home import Home
+from store.items import Item
 from store.progress import Tally
 from store.reasons import Reason
 from store.runs import Run
 from store.search import Hit
+from store.selfview import SelfView
+from store.steering import Done
 from store.story import Story
 from store.timeline import Moment, Since
-from store.types import Consent, Dial, Scope, SignalKind
+from store.types import Consent, Dial, ItemKind, ItemState, Scope, SignalKind
 
 
 class Turn(Protocol):
@@ -130,8 +135,42 @@ class ChatService(Protocol):
 
     def written(self) -> list[str]: ...
 
+    def strength(self, conversation: str | None = None) -> float | None: ...
+
+    def choose_strength(self, strength: float | None, conversation: str | None = None) -> None: ...
+
     def preferences(self) -> Preferences: ...
 
     def choose_theme(self, name: str) -> None: ...
+
+    def machine(self) -> Machine: ...
+
+    def choices(self, machine: Machine) -> list[Choice]: ...
+
+    def pull(
+        self, typed: str, told: Callable[[Progress], None], stop: threading.Event, sha256: str | None = None
+    ) -> ModelFile: ...
+
+    def change_model(self, name: str) -> ModelFile: ...
+
+    def self_view(self) -> SelfView: ...
+
+    def approve(self, decision: str) -> Done: ...
+
+    def decline(self, decision: str) -> Done: ...
+
+    def freeze(self, on: bool) -> None: ...
+
+    def items(self) -> list[Item]: ...
+
+    def add_item(self, kind: ItemKind, body: dict[str, Any]) -> Item: ...
+
+    def edit_item(self, item: str, body: dict[str, Any]) -> Item: ...
+
+    def switch_item(self, item: str, state: ItemState) -> Item: ...
+
+    def forget_item(self, item: str) -> Any: ...
+
+    def remembered(self, message: str) -> list[Item]: ...
 
     def snapshot(self) -> Snapshot: ...

@@ -71,6 +71,8 @@ def event(moment: Moment) -> str:
             return f"you went back to {name}"
         case Happening.WITHDRAWN:
             return f"back on {name}: a version could not be loaded"
+        case Happening.TAKEN_BACK:
+            return f"back on {name} by itself"
         case Happening.KEPT_BACK:
             return f"{name} passed its test and was kept back, another one is pinned"
         case Happening.DELETED:
@@ -82,6 +84,7 @@ _MARKS = {
     Happening.REFUSED: ("✗ ", BAD),
     Happening.WITHDRAWN: ("✗ ", BAD),
     Happening.ROLLED_BACK: ("↶ ", BAD),
+    Happening.TAKEN_BACK: ("↶ ", BAD),
 }
 
 

@@ -79,8 +79,18 @@ class Transcript(VerticalScroll, can_focus=False):
             return next((view for view in below if isinstance(view, ReplyView)), None)
         return replies[-1] if replies else None
 
-    async def show(self, entries: Sequence[ThreadMessage]) -> None:
-        """Show another conversation, or this one along another branch."""
+    async def show(self, entries: Sequence[ThreadMessage], kept: int = 0) -> None:
+        """Show another conversation, or this one along another branch.
+
+        ``kept``: so many messages, from the first one on, are what is shown already. They stay where they are,
+        and so does whoever reads them.
+        """
+        if kept > len(self._earlier):
+            await self.stop_complaining()
+            await self.remove_children(self.messages[kept - len(self._earlier) :])
+            await self.mount_all([_view(entry) for entry in entries[kept:]])
+            self.update_entries(entries)
+            return
         self._earlier = list(entries[:-WINDOW])
         views = [_view(entry) for entry in entries[-WINDOW:]]
         with self.app.batch_update():

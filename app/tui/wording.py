@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from textual.content import Content
 
+from app.counting import told_in_short
 from app.service import LearningStatus, Snapshot, ThreadMessage
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
@@ -65,14 +66,15 @@ def version_name(version: int | None) -> str:
 def meta_line(entry: ThreadMessage) -> Content:
     """The line under a reply: version, speed, rating, what became of it, siblings."""
     message = entry.message
-    parts: list[Content] = [Content(entry.elsewhere or version_name(entry.version))]
+    parts: list[Content] = [Content(entry.elsewhere or _answered_by(entry))]
     if "extends" in message.sampler:
         parts.append(Content("goes on from the cut one beside it"))
     speed = message.timings.get("tokens_per_second")
     if speed:
         parts.append(Content(f"{speed:.0f} tok/s"))
     if message.left_out:
-        parts.append(Content(f"{message.left_out} earlier messages left out"))
+        short = told_in_short(message.left_out, int(message.sampler.get("summarised", 0)))
+        parts.append(Content(f"{message.left_out} earlier messages left out{short}"))
     parts.extend(_ending(entry))
     if entry.rating:
         good = entry.rating > 0
@@ -86,6 +88,12 @@ def meta_line(entry: ThreadMessage) -> Content:
     if len(entry.siblings) > 1:
         parts.append(Content(f"‹ {entry.sibling + 1}/{len(entry.siblings)} ›"))
     return Content(SEPARATOR).join(parts)
+
+
+def _answered_by(entry: ThreadMessage) -> str:
+    """The version, with its strength where that was not the whole."""
+    name, scale = version_name(entry.version), entry.message.scale
+    return f"{name} at {scale:.0%}" if entry.version is not None and scale and scale < 1 else name
 
 
 def _ending(entry: ThreadMessage) -> list[Content]:
@@ -218,6 +226,9 @@ def welcome(latest: Conversation | None) -> Content:
 
 def went_live(serving: Serving) -> str:
     """The notice that another version answers from now on."""
+    if serving.why is not None:
+        name = "The base model" if serving.adapter is None else serving_name(serving)
+        return f"{name} answers again: {serving.why}. F3 shows the versions."
     if serving.adapter is None:
         return "The base model answers from now on"
     taught = len(serving.adapter.units)
@@ -227,6 +238,11 @@ def went_live(serving: Serving) -> str:
         else ": it learned from one of your replies"
     )
     return f"v{serving.adapter.version} is live{learned}. F3 shows what, F9 goes back."
+
+
+def asks(question: str) -> str:
+    """The notice that learning stopped by itself."""
+    return f"Learning has stopped: {question}"
 
 
 def adapter_state(adapter: Adapter, serving: bool, pinned: bool) -> Content:

@@ -86,7 +86,7 @@ class Node:
 
     @property
     def claimed(self) -> bool:
-        """Whether a program only said that this is a reply: no model here wrote it, and no file of the owner's has it."""
+        """Whether a program only said that this is a reply: no model here wrote it, no file of the owner's has it."""
         return self.role is Role.ASSISTANT and "base_hash" not in self.facts and not self.imported
 
     @property
@@ -189,7 +189,8 @@ def load(store: Store, conversation: str, redaction: Redaction) -> Record:
     head = conversations.get(store, conversation)
     row = store.conn.execute("SELECT * FROM conversations WHERE id = ?", (conversation,)).fetchone()
     messages = store.conn.execute(
-        "SELECT messages.*, origins.model AS model, origins.message AS origin FROM messages LEFT JOIN origins ON origins.message = messages.id "
+        "SELECT messages.*, origins.model AS model, origins.message AS origin FROM messages "
+        "LEFT JOIN origins ON origins.message = messages.id "
         "WHERE conversation = ? AND status != ? ORDER BY messages.rowid",
         (conversation, MessageStatus.GENERATING),
     ).fetchall()

@@ -12,7 +12,15 @@ closed by hand, or at exit before the interpreter goes: contexts first, then ada
 from app.model.llama.context import ContextSettings, LlamaContext, Logits
 from app.model.llama.library import BrokenOff, LlamaError, LlamaMemoryError, library_version
 from app.model.llama.model import LlamaAdapter, LlamaModel
-from app.model.llama.sampling import SampledToken, Sampler, SamplerSettings, generate, generate_together
+from app.model.llama.sampling import (
+    SampledToken,
+    Sampler,
+    SamplerSettings,
+    evaluate_prompt,
+    generate,
+    generate_together,
+    shared_prefix,
+)
 from app.model.llama.vocab import Vocab
 
 __all__ = [
@@ -28,7 +36,9 @@ __all__ = [
     "Sampler",
     "SamplerSettings",
     "Vocab",
+    "evaluate_prompt",
     "generate",
     "generate_together",
     "library_version",
+    "shared_prefix",
 ]

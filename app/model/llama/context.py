@@ -58,6 +58,13 @@ class Row(NamedTuple):
     seq: int
 
 
+class _GivenWay(NamedTuple):
+    """Whom a context gives way to: the address of a byte, and what to do while it is set."""
+
+    signal: int
+    wait: Callable[[], None]
+
+
 class LlamaContext:
     """One window of computation: a KV cache of `n_seq` sequences and the adapter it computes with.
 
@@ -87,6 +94,7 @@ class LlamaContext:
         self._memory = llama_cpp.llama_get_memory(handle)
         self._batch = llama_cpp.llama_batch_init(settings.n_batch, 0, 1)
         self._will_reserve = True
+        self._given_way: _GivenWay | None = None
         self.model = model
         self.settings = settings
         self.n_ctx = int(llama_cpp.llama_n_ctx_seq(handle))
@@ -151,6 +159,8 @@ class LlamaContext:
         batch.logits[count - 1] = True
         with self.model.structure if self._will_reserve else nullcontext():
             status = llama_cpp.llama_decode(handle, batch)
+        if status == _BROKEN_OFF and self._given_way is not None:
+            status = self._decode_again(self._given_way)
         if status == _BROKEN_OFF:
             raise BrokenOff("the evaluation was broken off")
         if status != 0:
@@ -170,6 +180,25 @@ class LlamaContext:
     def proceed(self) -> None:
         """Take an `interrupt` back."""
         self._flag[0] = b"\x00"
+
+    def give_way(self, signal: int, wait: Callable[[], None]) -> None:
+        """Break off an evaluation while the byte at `signal` is not 0, `wait`, and compute it again, to its end.
+
+        Takes the place of `interrupt`. The byte must stay where it is for as long as the context lives.
+        """
+        self._given_way = _GivenWay(signal, wait)
+        self._break_off_at(signal)
+
+    def _break_off_at(self, address: int) -> None:
+        llama_cpp.llama_set_abort_callback(self.handle, _ASKED, ctypes.c_void_p(address))
+
+    def _decode_again(self, given_way: _GivenWay) -> int:
+        given_way.wait()
+        self._break_off_at(ctypes.addressof(self._flag))
+        try:
+            return int(llama_cpp.llama_decode(self.handle, self._batch))
+        finally:
+            self._break_off_at(given_way.signal)
 
     def logits(self) -> Logits:
         """Logits of the last evaluated token, (vocabulary,): a view that the next evaluation overwrites."""

@@ -7,6 +7,7 @@ Python's own stderr reaches it. So the callback is set as soon as the library is
 from __future__ import annotations
 
 import logging
+import re
 
 import llama_cpp
 
@@ -37,10 +38,18 @@ class BrokenOff(LlamaError):
     """An evaluation ended early because `LlamaContext.interrupt` asked for it."""
 
 
+# Lines of "error" for each evaluation that was broken off because we asked for it (GGML_STATUS_ABORTED is 1, and
+# llama_decode then returns 2): a log full of them hides the errors that are some. The last follows any failure.
+_BROKEN_OFF = re.compile(
+    r"compute_async failed with error 1$|compute status: 1$|failed to decode, ret = 2$|: removing memory module entries"
+)
+
+
 def _forward_log(level: int, text: bytes, _user_data: object) -> None:
     # Level 5 continues a line (progress dots), level 0 has no message: both are dropped.
     if level in _LEVELS:
-        log.log(_LEVELS[level], "%s", text.decode("utf-8", "replace").rstrip())
+        line = text.decode("utf-8", "replace").rstrip()
+        log.log(logging.DEBUG if _BROKEN_OFF.search(line) else _LEVELS[level], "%s", line)
 
 
 # A module global, so that it lives as long as the library may call it.

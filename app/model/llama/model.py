@@ -51,12 +51,17 @@ class LlamaModel:
         _open_models.add(self)
 
     @classmethod
-    def load(cls, path: Path, *, vocab_only: bool = False) -> LlamaModel:
-        """Load the weights, or the tokenizer and metadata alone. Raises ModelFileError."""
+    def load(cls, path: Path, *, vocab_only: bool = False, gpu_layers: int | None = None) -> LlamaModel:
+        """Load the weights, or the tokenizer and metadata alone. Raises ModelFileError.
+
+        ``gpu_layers``: how many layers a GPU computes; None leaves it to llama.cpp, which takes all it can.
+        """
         if not path.is_file():
             gguf_info.read(path)
         params = llama_cpp.llama_model_default_params()
         params.vocab_only = vocab_only
+        if gpu_layers is not None:
+            params.n_gpu_layers = gpu_layers
         handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
         if not handle:
             gguf_info.read(path)

@@ -20,13 +20,16 @@ from app.model.llama.grammar import Grammar
 from app.model.llama.vocab import Vocab
 
 _PENALTY_WINDOW = 64
+_WHOLE_REPLY = 131_072
+"""The longest window that can be set."""
 
 
 @dataclass(frozen=True)
 class SamplerSettings:
     """How the next token is chosen. Temperature 0 is greedy and ignores the rest but the penalty.
 
-    Where a setting does nothing: `top_p` 1, `top_k` 0, `min_p` 0, `repeat_penalty` 1.
+    Where a setting does nothing: `top_p` 1, `top_k` 0, `min_p` 0, the repeat penalty 1, the other penalties 0. The
+    repeat penalty looks back over 64 tokens, the other two over the whole reply, as the OpenAI interface has them.
     """
 
     temperature: float = 0.7
@@ -34,6 +37,8 @@ class SamplerSettings:
     top_k: int = 40
     min_p: float = 0.0
     repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     seed: int = 0
 
 
@@ -52,10 +57,15 @@ class Sampler:
     so a reply takes a sampler of its own, and the same seed on the same logits gives the same tokens.
     """
 
-    def __init__(self, settings: SamplerSettings, vocab: Vocab, grammar: str | None = None) -> None:
-        """With a ``grammar`` (GBNF), only tokens that it allows. Raises UsageError where it cannot be read."""
+    def __init__(
+        self, settings: SamplerSettings, vocab: Vocab, grammar: str | None = None, after: str | None = None
+    ) -> None:
+        """With a ``grammar`` (GBNF), only tokens that it allows, from the text ``after`` on where that is given.
+
+        Raises UsageError where it cannot be read.
+        """
         self.settings = settings
-        self._grammar = None if grammar is None else Grammar(grammar, vocab)
+        self._grammar = None if grammar is None else Grammar(grammar, vocab, after)
         chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for link in _links(settings, vocab.size):
             llama_cpp.llama_sampler_chain_add(chain, link)
@@ -87,6 +97,10 @@ def _links(settings: SamplerSettings, n_vocab: int) -> Iterator[object]:
         yield llama_cpp.llama_sampler_init_penalties(
             n_vocab, _PENALTY_WINDOW, settings.repeat_penalty, 0.0, 0.0
         )
+    if settings.presence_penalty or settings.frequency_penalty:
+        yield llama_cpp.llama_sampler_init_penalties(
+            n_vocab, _WHOLE_REPLY, 1.0, settings.frequency_penalty, settings.presence_penalty
+        )
     if settings.temperature <= 0.0:
         yield llama_cpp.llama_sampler_init_greedy()
         return
@@ -115,7 +129,7 @@ def generate(
     every evaluation. Raises ContextOverflow when prompt and reply do not fit.
     """
     context.truncate(0, 0)
-    _evaluate_prompt(context, prompt, 0, 0, between)
+    evaluate_prompt(context, prompt, 0, 0, between)
     sampler = Sampler(settings, context.model.vocab)
     try:
         for position in range(len(prompt), len(prompt) + max_tokens):
@@ -177,13 +191,17 @@ def _first_tokens(
     for seq, (prompt, sampler) in enumerate(zip(prompts, samplers, strict=True)):
         if seq and shared:
             context.copy_prefix(0, seq, shared)
-        _evaluate_prompt(context, prompt, shared if seq else 0, seq, between)
+        evaluate_prompt(context, prompt, shared if seq else 0, seq, between)
         yield sampler.sample(context)
 
 
-def _evaluate_prompt(
+def evaluate_prompt(
     context: LlamaContext, prompt: Sequence[int], start: int, seq: int, between: Callable[[], None]
 ) -> None:
+    """Read a prompt from its token ``start`` on, batch by batch; the tokens before that are in the cache.
+
+    `between` runs before every evaluation. Raises ContextOverflow when the prompt does not fit.
+    """
     step = context.settings.n_batch
     for position in range(start, len(prompt), step):
         between()

@@ -1,0 +1,32 @@
+"""What the owner asks for once and for good is heard when it is typed, and only then.
+
+Whether a text was typed by the person at the keyboard is known at this moment and at no later one: a pipe, a program
+or an import look alike once they are saved. So the request is noted here, as a step of the conversation that holds
+nothing but where in the message it stands, and the controller acts on noted requests alone. Facts about the owner are
+written down at once, as long as the owner wants that to happen by itself.
+"""
+
+from __future__ import annotations
+
+from app.harness.writer import remember
+from store import asked, consent, events, settings, steering
+from store.control import Approval
+from store.db import Store
+from store.events import Content
+from store.redaction import contains_secret
+from store.types import Consent, Dial, EventKind
+
+
+def hear(store: Store, conversation: str, message: str, text: str) -> None:
+    """Take in what a message that the owner typed asks for or states."""
+    by_itself = settings.get(store, settings.APPROVE_MEMORY) == Approval.AUTOMATIC and not steering.frozen(
+        store
+    )
+    written = remember(store, conversation, message, text) if by_itself else []
+    request = asked.standing(text)
+    if request is None or (written and request.reading.signature.cause.of_facts):
+        return
+    if consent.of(store, conversation)[Dial.MEMORY] is not Consent.ALLOW or contains_secret(text):
+        return
+    heard = Content(action={asked.NOTED: list(request.span)})
+    events.record(store, conversation, EventKind.MEMORY_WRITE, heard, message=message)

@@ -1,0 +1,148 @@
+"""What each knob could be set to for a signature: bodies of items, made of the owner's own words by fixed templates.
+
+A proposal is never written by a model. Where the owner said how replies should be, the words are the rule; where it
+was only shown, the rule is one of the few sentences that stand for what code can see. Each offer names the message or
+rating it rests on, and the store refuses it where that is not the owner's.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from store import conversations, items, signals
+from store.causes import Cause, Signature, Violated
+from store.control import Knob
+from store.db import Store
+from store.deciding import CHECKABLE
+from store.evidence import Failure, Request
+from store.items import Source
+from store.reasons import REASONS, Reason
+from store.types import ItemKind, Role, SignalSource
+
+LONGEST = 240
+KINDS: Mapping[Knob, ItemKind] = {
+    Knob.MEMORY: ItemKind.MEMORY,
+    Knob.INSTRUCTION: ItemKind.INSTRUCTION,
+    Knob.GUARD: ItemKind.GUARD,
+}
+
+_SHOWN: Mapping[Violated, str] = {
+    Violated.TOO_LONG: REASONS[Reason.SHORTER].hint,
+    Violated.TOO_SHORT: REASONS[Reason.LONGER].hint,
+    Violated.HARD_WORDS: REASONS[Reason.SIMPLER].hint,
+    Violated.LIST: REASONS[Reason.NO_LIST].hint,
+    Violated.LANGUAGE: REASONS[Reason.OTHER_LANGUAGE].hint,
+}
+_PREFERS = re.compile(r"\b(?:i (?:prefer|like|love|hate|want)|my favou?rite)\b|좋아|싫어|선호", re.IGNORECASE)
+_NUMBER = re.compile(r"\bat most (\d{1,4}) (words|sentences)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"[\"'“‘]([^\"'”’]{2,60})[\"'”’]")
+_LANGUAGES = {
+    "english": "en",
+    "korean": "ko",
+    "german": "de",
+    "french": "fr",
+    "spanish": "es",
+    "japanese": "ja",
+    "chinese": "zh",
+    "한국": "ko",
+    "영어": "en",
+    "일본": "ja",
+}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One proposal, ready to be added as an item."""
+
+    knob: Knob
+    topic: str
+    body: dict[str, Any]
+    source: Source
+    confidence: float
+
+
+def of(
+    store: Store, signature: Signature, failures: Sequence[Failure], request: Request | None
+) -> dict[Knob, Offer]:
+    """What could be proposed for a signature; the newest words count."""
+    said, source = _words(store, failures, request)
+    bodies: dict[Knob, dict[str, Any]] = {}
+    if said is not None and len(said) <= LONGEST:
+        if signature.cause.of_facts:
+            kind = "preference" if _PREFERS.search(said) else "fact"
+            bodies[Knob.MEMORY] = {"text": said, "value_type": kind}
+        elif signature.cause is Cause.RULE:
+            bodies[Knob.INSTRUCTION] = {"text": said}
+    elif signature.cause is Cause.STYLE and signature.violated in _SHOWN:
+        bodies[Knob.INSTRUCTION] = {"text": _SHOWN[signature.violated]}
+    if signature.violated in CHECKABLE and signature.cause in (Cause.RULE, Cause.STYLE):
+        guard = _guard(store, signature, failures, said or "")
+        if guard is not None:
+            bodies[Knob.GUARD] = guard
+    if source is None:
+        return {}
+    topic = f"{signature.violated}-{signature.topic}"
+    confidence = 1.0 if request is not None else 0.8 if said is not None else 0.5
+    return {knob: Offer(knob, topic, body, source, confidence) for knob, body in bodies.items()}
+
+
+def _words(
+    store: Store, failures: Sequence[Failure], request: Request | None
+) -> tuple[str | None, Source | None]:
+    """What the owner said last, and where it stands."""
+    if request is not None:
+        return request.said, items.from_message(store, request.message, request.span)
+    for failure in reversed(failures):
+        found = _source(store, failure)
+        if found is not None:
+            return failure.said, found
+    return None, None
+
+
+def _source(store: Store, failure: Failure) -> Source | None:
+    """The rating, correction or next message of the owner's that a failure was read from."""
+    owner = [each for each in signals.all_of(store, failure.message) if each.source is SignalSource.USER]
+    if owner and (failure.said is None or any(failure.said in (each.text or "") for each in owner)):
+        return items.from_signal(store, owner[-1].id)
+    for message in conversations.children(store, failure.message):
+        if message.role is Role.USER and (failure.said is None or failure.said in message.text):
+            return items.from_message(store, message.id)
+    return None
+
+
+def _guard(
+    store: Store, signature: Signature, failures: Sequence[Failure], said: str
+) -> dict[str, Any] | None:
+    match signature.violated:
+        case Violated.TOO_LONG:
+            return {"template": "length", "parameters": _length(store, failures, said)}
+        case Violated.LIST:
+            return {"template": "no_list", "parameters": {}}
+        case Violated.FORMAT if signature.cause is Cause.STYLE or "json" in said.lower():
+            return {"template": "json_schema", "parameters": {"schema": {}}}
+        case Violated.PHRASE:
+            quoted = _QUOTED.search(said)
+            phrase = quoted[1] if quoted is not None else signature.topic.replace("-", " ")
+            return {"template": "forbidden", "parameters": {"phrases": [phrase]}}
+        case Violated.LANGUAGE:
+            code = next((code for name, code in _LANGUAGES.items() if name in said.lower()), None)
+            return None if code is None else {"template": "language", "parameters": {"language": code}}
+        case _:
+            return None
+
+
+def _length(store: Store, failures: Sequence[Failure], said: str) -> dict[str, int]:
+    """A bound from the owner's words, else a third above the median of what the owner wrote instead."""
+    named = _NUMBER.search(said)
+    if named is not None:
+        return {named[2].lower(): int(named[1])}
+    lengths = []
+    for failure in failures:
+        row = store.conn.execute("SELECT target FROM units WHERE id = ?", (failure.unit,)).fetchone()
+        if row is not None and row["target"]:
+            lengths.append(len(row["target"].split()))
+    return {"words": round(statistics.median(lengths) * 4 / 3)} if lengths else {"sentences": 2}

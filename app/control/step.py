@@ -1,0 +1,318 @@
+"""One look of the controller: take in what is new, conclude what can be, decide, and carry out what was decided.
+
+It is called by the host's supervisor every two seconds and nearly always has nothing to do: a store that nobody has
+written to is not read. What it writes is one transaction per decision, record first, so a host that dies leaves either
+a decision that was carried out or none. Only what differs from the last record of a signature is recorded: a log in
+which nothing stands a thousand times is read by nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+
+from app.control import offers
+from app.control.offers import KINDS, Offer
+from store import changes, deciding, decisions, ids, items, runs, settings, steering, units
+from store.causes import Signature
+from store.changes import By, Change, Stage
+from store.control import (
+    CONTROL,
+    NEW,
+    ROUND,
+    Action,
+    Choice,
+    Flight,
+    Group,
+    Inputs,
+    Knob,
+    RoundChoice,
+    RoundInputs,
+    Verdict,
+    World,
+)
+from store.db import Store
+from store.deciding import MIN_FAILURES
+from store.errors import MynahError
+from store.evidence import Count, Evidence, Request
+from store.runs import Run
+from store.types import ItemState, Trigger
+
+log = logging.getLogger("mynah.host")
+
+EVERYTHING_SECONDS = 60.0
+
+
+class Controller:
+    """Decides for one home. For one thread, as its store is."""
+
+    def __init__(self) -> None:
+        self._evidence = Evidence()
+        self._version = -1
+        self._again = True
+        self._everything = 0.0
+        self._refused: set[tuple[Signature, Knob]] = set()
+        self._left: set[Signature] = set()
+
+    def look(self, store: Store) -> None:
+        """Take in what is new, and do what follows from it."""
+        version = store.data_version
+        if version == self._version and not self._again:
+            return
+        forced = self._again
+        self._version, self._again = version, False
+        if not self._evidence.update(store) and not forced:
+            return
+        for signature in self._to_look_at(store):
+            if self._worth_a_look(store, signature):
+                self._one(store, signature)
+
+    def request(self, store: Store, trigger: Trigger) -> Run | None:
+        """Ask for the run that is due, without what another knob has taken over; None where there may be none."""
+        self._evidence.update(store)
+        known = changes.changes(store)
+        inputs = self._round_inputs(store, known, trigger)
+        choice = deciding.decide_round(inputs)
+        with store.write():
+            steering.hold(store, dict(choice.held))
+            if choice.action is not Action.TRAIN:
+                self._record_round(store, inputs, choice)
+                return None
+            waiting = any(each.knob is Knob.WEIGHTS and each.stage("") is Stage.WAITING for each in known)
+            if choice.ask and waiting:
+                return None
+            decision = decisions.append(store, ROUND, inputs.as_dict(), choice.as_dict())
+            if choice.ask:
+                log.info("decision %s waits for the owner: a learning run", decision)
+                return None
+            run = runs.request(store, trigger)
+            steering.applied(store, decision, By.RULE, run=run.id)
+            return run
+
+    # One signature
+
+    def _to_look_at(self, store: Store) -> list[Signature]:
+        """What something was said of, and what is being tried; now and then all, since waits and limits run out."""
+        touched = self._evidence.touched()
+        now = time.monotonic()
+        if now >= self._everything:
+            self._everything = now + EVERYTHING_SECONDS
+            return self._evidence.signatures
+        trying = {
+            Signature.parse(key)
+            for change in changes.changes(store)
+            for key in change.signatures
+            if change.stage(key) in (Stage.TRYING, Stage.WAITING, Stage.RUNNING)
+        }
+        again, self._left = self._left, set()
+        return sorted({*touched, *trying, *again})
+
+    def _worth_a_look(self, store: Store, signature: Signature) -> bool:
+        """Most signatures have a failure or two and nothing to be decided."""
+        if len(self._evidence.failures(signature)) >= MIN_FAILURES or self._asked(store, signature, ""):
+            return True
+        return changes.last_of(store, signature.key) is not None
+
+    def _one(self, store: Store, signature: Signature) -> None:
+        known = changes.changes(store)
+        change = changes.open_for(known, signature.key)
+        if change is not None and change.stage(signature.key) is Stage.TRYING:
+            self._note_if_gone(store, change)
+            change = changes.open_for(changes.changes(store), signature.key)
+        world = steering.world(store, known, ids.now())
+        inputs, offered = self._inputs(store, signature, change, world)
+        choice = deciding.decide(inputs)
+        with store.write():
+            if change is not None and inputs.flight is not None:
+                self._conclude(store, change, inputs, choice)
+            if choice.action is Action.PROPOSE:
+                self._propose(store, inputs, choice, offered)
+            elif _says_something(choice):
+                self._record(store, inputs, choice)
+
+    def _inputs(
+        self, store: Store, signature: Signature, change: Change | None, world: World
+    ) -> tuple[Inputs, dict[Knob, Offer]]:
+        known = changes.changes(store)
+        key = signature.key
+        since = max(changes.since(known, key), self._known_since(store, signature))
+        request = self._asked(store, signature, since)
+        found = self._evidence.failures(signature, since)
+        offered = {
+            knob: offer
+            for knob, offer in offers.of(store, signature, found, request).items()
+            if (signature, knob) not in self._refused
+        }
+        waiting = {unit.message for unit in units.waiting(store)}
+        inputs = Inputs(
+            signature=signature,
+            now=self._evidence.count(signature, since),
+            asked=request is not None,
+            offers={knob: _said_before(store, offer) for knob, offer in offered.items()},
+            samples=sum(each.message in waiting for each in found),
+            attempts=changes.attempts(known, key),
+            flight=None if change is None else self._flight(signature, change),
+            world=world,
+            excluded=self._evidence.excluded,
+        )
+        return inputs, offered
+
+    def _known_since(self, store: Store, signature: Signature) -> str:
+        """Since when an item holds that says what was said, whoever added it: failures before it ask for it no more."""
+        said = {each.said for each in self._evidence.failures(signature)} - {None}
+        return max((each.created for each in items.active(store) if each.text in said), default="")
+
+    def _asked(self, store: Store, signature: Signature, since: str) -> Request | None:
+        """The newest standing request that nothing was done about yet. One of long ago is not dug out."""
+        earliest = max(since, steering.day_before(ids.now()))
+        mine = [
+            each
+            for each in self._evidence.requests
+            if each.signature == signature and each.created > earliest
+        ]
+        return mine[-1] if mine else None
+
+    def _flight(self, signature: Signature, change: Change) -> Flight:
+        none = Count(0, 0, 0)
+        if change.applied is None:
+            applied = change.approved_by is not None
+            return Flight(change.decision.id, change.knob, applied, change.before, none)
+        if change.item is not None:
+            before, exposed = change.before, self._evidence.with_item(change.item)
+        else:
+            before = self._evidence.count(signature, until=change.decision.created)
+            exposed = self._evidence.with_any_adapter()
+        after = self._evidence.count(signature, change.applied, exposed=exposed)
+        return Flight(change.decision.id, change.knob, True, before, after)
+
+    def _note_if_gone(self, store: Store, change: Change) -> None:
+        """An item that the owner switched off, edited or had forgotten is a change the owner took back."""
+        if change.item is None or items.get(store, change.item).state is ItemState.ACTIVE:
+            return
+        with store.write():
+            steering.note_undone(store, change, By.OWNER)
+
+    def _conclude(self, store: Store, change: Change, inputs: Inputs, choice: Choice) -> None:
+        flight = inputs.flight
+        assert flight is not None
+        found = deciding.verdict(flight.before, flight.after)
+        held_back = (
+            choice.action is not Action.ROLLBACK and flight.knob.is_context and found is not Verdict.HELPED
+        )
+        if not flight.applied or change.applied is None or found is Verdict.TOO_EARLY or held_back:
+            return
+        seen = {"before": flight.before.as_dict(), "after": flight.after.as_dict(), "rules": inputs.rules}
+        steering.conclude(store, change, inputs.signature.key, found, seen)
+        self._left.add(inputs.signature)
+        if choice.action is Action.ROLLBACK:
+            if change.knob.is_context:
+                steering.take_back(store, change, ItemState.RETIRED)
+            else:
+                steering.take_back_adapter(store, change)
+        self._again = True
+
+    def _propose(self, store: Store, inputs: Inputs, choice: Choice, offered: dict[Knob, Offer]) -> None:
+        assert choice.knob is not None
+        offer = offered[choice.knob]
+        kind = KINDS[choice.knob]
+        try:
+            decision = decisions.append(store, CONTROL, inputs.as_dict(), choice.as_dict())
+            held = [
+                each for each in items.versions(store, kind, offer.topic) if each.state is ItemState.ACTIVE
+            ]
+            item = items.add(
+                store,
+                kind,
+                offer.topic,
+                offer.body,
+                source=offer.source,
+                confidence=offer.confidence,
+                state=ItemState.PROPOSED if choice.ask else ItemState.ACTIVE,
+                decision=decision,
+            )
+        except MynahError as error:
+            # The record goes with the transaction; the next look tries what is left.
+            self._refused.add((inputs.signature, choice.knob))
+            self._left.add(inputs.signature)
+            self._again = True
+            raise MynahError(f"the {kind} could not be added: {error}") from error
+        if not choice.ask:
+            steering.applied(
+                store,
+                decision,
+                By.RULE,
+                item=item.id,
+                artifact=f"{item.id} v{item.version}",
+                rollback_to=held[-1].id if held else None,
+            )
+        log.info("decision %s: %s %s (%s)", decision, choice.action, item.id, item.state)
+
+    @staticmethod
+    def _record(store: Store, inputs: Inputs, choice: Choice) -> None:
+        last = changes.last_of(store, inputs.signature.key)
+        made = choice.as_dict()
+        # What is left to the next run stays so while its counts grow.
+        same = ("action", "knob", "target", *(() if choice.action is Action.TRAIN else ("why",)))
+        if last is None or any(last.choice[name] != made[name] for name in same):
+            decisions.append(store, CONTROL, inputs.as_dict(), made)
+
+    # Learning runs
+
+    def _round_inputs(self, store: Store, known: list[Change], trigger: Trigger) -> RoundInputs:
+        by_signature: dict[Signature | None, list[units.Unit]] = defaultdict(list)
+        for unit in units.waiting(store):
+            by_signature[self._evidence.signature_of(unit.message)].append(unit)
+        groups = tuple(
+            self._group(known, signature, waiting)
+            for signature, waiting in sorted(by_signature.items(), key=lambda pair: str(pair[0]))
+        )
+        world = steering.world(store, known, ids.now())
+        # A run that was due for its number of lessons waits for others, where these are not to be learned.
+        needed = int(settings.get(store, settings.MIN_UNITS)) if trigger is Trigger.ENOUGH_UNITS else 0
+        fresh = tuple(unit.id for unit in units.fresh(store))
+        return RoundInputs(str(trigger), groups, len(units.unjudged(store, 1)), world, fresh, needed)
+
+    def _group(self, known: list[Change], signature: Signature | None, waiting: list[units.Unit]) -> Group:
+        names = tuple(unit.id for unit in waiting)
+        faults = tuple(name for name in names if name in self._evidence.units_of_faults)
+        if signature is None:
+            return Group(None, names, faults=faults)
+        context = [each for each in known if signature.key in each.signatures and each.knob.is_context]
+        holding = [
+            each
+            for each in context
+            if each.stage(signature.key) in (Stage.TRYING, Stage.HELPED, Stage.FAILED)
+        ]
+        last = max((each.applied for each in holding if each.applied is not None), default="")
+        old = {each.unit for each in self._evidence.failures(signature) if last and each.created <= last}
+        tried = changes.attempts(known, signature.key)
+        return Group(
+            signature.key,
+            names,
+            stale=tuple(name for name in names if name in old),
+            faults=faults,
+            busy=any(each.stage(signature.key) is Stage.TRYING for each in context),
+            failed=sum(each.failures for each in tried if each.knob is Knob.WEIGHTS),
+        )
+
+    @staticmethod
+    def _record_round(store: Store, inputs: RoundInputs, choice: RoundChoice) -> None:
+        """A run that may not be, once for each reason: the supervisor asks every two seconds."""
+        row = store.conn.execute(
+            "SELECT json_extract(choice, '$.why') AS why FROM decisions WHERE kind = ? ORDER BY seq DESC LIMIT 1",
+            (ROUND,),
+        ).fetchone()
+        if row is None or row["why"] != choice.why or choice.held:
+            decisions.append(store, ROUND, inputs.as_dict(), choice.as_dict())
+
+
+def _said_before(store: Store, offer: Offer) -> str:
+    """The item of the same topic that says the same, or that there is none."""
+    same = items.versions(store, KINDS[offer.knob], offer.topic)
+    return next((each.id for each in same if each.body == offer.body), NEW)
+
+
+def _says_something(choice: Choice) -> bool:
+    """Whether a decision is worth a record: too little to go by is the usual state of things."""
+    return choice.action is not Action.NOTHING or choice.knob is not None

@@ -1,0 +1,274 @@
+"""What a failure was about: its cause, what was violated, and its topic, read from the owner's words by fixed rules.
+
+A decision must come out the same when it is made again from what is stored, so nothing here asks a model: failures
+cluster by equality of three words (the form of Self-Harness, arXiv 2606.09498). What the owner said counts more than
+what can be guessed from a correction, and the two are kept apart by the cause, because a rule that was guessed costs
+more when it is wrong. What nobody can name is unclear, and no rule is ever made of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from store.provenance import own_words
+from store.reasons import REASONS, Reason
+from store.types import UnitKind
+
+
+class Cause(StrEnum):
+    """Why a reply was not what the owner wanted."""
+
+    OWN_FACT = "own_fact"
+    WORLD_FACT = "world_fact"
+    UNKNOWN_FACT = "unknown_fact"
+    RULE = "rule"
+    STYLE = "style"
+    UNCLEAR = "unclear"
+
+    @property
+    def of_facts(self) -> bool:
+        """Whether it is about one question rather than about all replies."""
+        return self in (Cause.OWN_FACT, Cause.WORLD_FACT, Cause.UNKNOWN_FACT)
+
+
+class Violated(StrEnum):
+    """What the reply went against."""
+
+    TOO_LONG = "too_long"
+    TOO_SHORT = "too_short"
+    LIST = "list"
+    HARD_WORDS = "hard_words"
+    LANGUAGE = "language"
+    FORMAT = "format"
+    PHRASE = "phrase"
+    UNITS = "units"
+    FACT = "fact"
+    WORDING = "wording"
+    UNSAID = "unsaid"
+
+
+@dataclass(frozen=True, order=True)
+class Signature:
+    """What failures have in common. ``topic`` is a kind of text (prose, code), or the words a question is about."""
+
+    cause: Cause
+    violated: Violated
+    topic: str
+
+    @property
+    def key(self) -> str:
+        """The signature as one word."""
+        return f"{self.cause}/{self.violated}/{self.topic}"
+
+    @classmethod
+    def parse(cls, key: str) -> Signature:
+        """The signature of a key; one that was forgotten keeps none of its words."""
+        if key.count("/") < 2:
+            return cls(Cause.UNCLEAR, Violated.UNSAID, "forgotten")
+        cause, violated, topic = key.split("/", 2)
+        return cls(Cause(cause), Violated(violated), topic)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A failure, or a standing request, as it was read. ``said`` are the owner's words that a rule can be made of."""
+
+    signature: Signature
+    said: str | None = None
+
+
+PROSE, CODE = "prose", "code"
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_STOP = frozenset(
+    "a about all also am an and any are as at be been but by can could did do does for from had has have he her here "
+    "his how i if in into is it its just know like me much my no not of on or our out please s she should so tell than "
+    "that the their them then there these they this to too up us was we were what when where which who whom whose why "
+    "will with would you your many is's what's who's it's called name named".split()
+)
+_HINTS = {text.hint: reason for reason, text in REASONS.items() if text.hint}
+_OF_REASON = {
+    Reason.SHORTER: Violated.TOO_LONG,
+    Reason.LONGER: Violated.TOO_SHORT,
+    Reason.SIMPLER: Violated.HARD_WORDS,
+    Reason.NO_LIST: Violated.LIST,
+    Reason.WRONG: Violated.FACT,
+    Reason.OTHER_LANGUAGE: Violated.LANGUAGE,
+}
+_KEYWORDS: tuple[tuple[Violated, re.Pattern[str]], ...] = (
+    (
+        Violated.PHRASE,
+        re.compile(
+            r"(?:don'?t|don’t|do\s+not|never|stop)\s+(?:say|saying|write|writing|use|using|begin\w*\s+with|"
+            r"start\w*\s+with|open\w*\s+with)\s+[\"'“‘]([^\"'”’]+)[\"'”’]",
+            re.IGNORECASE,
+        ),
+    ),
+    (Violated.FORMAT, re.compile(r"\b(?:json|yaml|csv|markdown table)\b", re.IGNORECASE)),
+    (
+        Violated.LIST,
+        re.compile(r"\b(?:lists?|bullets?|bullet points?|numbered|enumerat\w*)\b|목록|나열", re.IGNORECASE),
+    ),
+    (
+        Violated.TOO_LONG,
+        re.compile(
+            r"\b(?:shorter|short|brief(?:ly)?|concise(?:ly)?|too long|less text|one sentence|two sentences|"
+            r"in a sentence|at most \d+ (?:words|sentences))\b|짧게|간단히|너무 길|간결",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        Violated.TOO_SHORT,
+        re.compile(r"\b(?:longer|more detail\w*|in detail|too short|elaborate)\b|자세히|길게", re.IGNORECASE),
+    ),
+    (
+        Violated.HARD_WORDS,
+        re.compile(
+            r"\b(?:simpl\w+|plain (?:words|english)|jargon|everyday words)\b|쉽게|쉬운", re.IGNORECASE
+        ),
+    ),
+    (
+        Violated.LANGUAGE,
+        re.compile(
+            r"\b(?:in|use|speak|to)\s+(?:english|korean|german|french|spanish|japanese|chinese)\b|"
+            r"(?:한국어|한국말|영어|일본어)로|same language",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        Violated.UNITS,
+        re.compile(
+            r"\b(?:metric|imperial|celsius|fahrenheit|kilomet\w+|in (?:km|kg|cm|miles|pounds)|24[- ]hour)\b|미터법",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_OWN_FACT = re.compile(
+    r"\b(?:my\s+[\w\s'’-]{1,40}?\s+(?:is|are|was|were)\s+\S|call me\b|i(?:'m|’m| am)\s+(?:a|an|called|from|based|"
+    r"allergic|vegetarian|vegan|left-handed|\d+)\b"
+    r"|i\s+(?:live|work|was born|moved|study|drive|have a|have two|grew up)\b)"
+    r"|(?:내|제|우리)\s*\S{1,12}(?:은|는|이|가)\s|저는\s\S+|나는\s\S+",
+    re.IGNORECASE,
+)
+_TOLD_ANSWER = re.compile(
+    r"^\W*(?:no\W+)?(?:actually\W+)?(?:it(?:'s|’s|\s+is|\s+was)|that(?:'s|’s|\s+is)|the\s+(?:right\s+|correct\s+)?"
+    r"(?:answer|\w+)\s+(?:is|was)|they\s+are|정답은|답은)\s+(?!not\b|wrong\b|incorrect\b|too\b|still\b)\S",
+    re.IGNORECASE,
+)
+_WRONG = re.compile(r"\b(?:wrong|incorrect|not true|not right|false|mistake)\b|틀렸|틀린|아니", re.IGNORECASE)
+_MARKED = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+", re.MULTILINE)
+_HANGUL = re.compile(r"[\uac00-\ud7a3]")
+_MINE = re.compile(r"\b(?:my|mine|i|me)\b|(?:내|제|나|저)(?:\s|는|가|의|를)", re.IGNORECASE)
+_CHANGES = re.compile(r"\d|[A-Z\uac00-\ud7a3]")
+
+
+@lru_cache(maxsize=4096)
+def topic_of(question: str) -> str:
+    """The words a question is about: at most three, the longest first picked, in alphabetical order."""
+    words = {word.lower() for word in _WORD.findall(own_words(question)[:400])} - _STOP
+    return "-".join(sorted(sorted(words, key=lambda word: (-len(word), word))[:3])) or "something"
+
+
+def keys_of(text: str) -> set[str]:
+    """How keys of signatures end that may hold words of a text: to find them when it is forgotten."""
+    pieces = {text, *re.split(r"[.!?\n。]+", text), *re.findall(r"[\"'“‘]([^\"'”’]+)[\"'”’]", text)}
+    named = {topic_of(piece) for piece in pieces if piece.strip()} - {"something"}
+    return {
+        f"{each}/{topic}" for topic in named for each in (Violated.FACT, Violated.WORDING, Violated.PHRASE)
+    }
+
+
+def text_kind(reply: str) -> str:
+    """Whether a reply is code or prose: what is too long in one may be right in the other."""
+    return CODE if "```" in reply else PROSE
+
+
+def of_failure(kind: UnitKind, question: str, reply: str, target: str | None, hint: str | None) -> Reading:
+    """What went wrong with a reply, from what the owner said of it and from the owner's own version of it."""
+    words = own_words(hint or "")
+    if words:
+        reading = of_words(words, question, reply)
+        if reading is not None:
+            return reading
+    if kind is UnitKind.CORRECTION and target:
+        return _of_correction(question, reply, target)
+    if words and kind is UnitKind.THUMB_DOWN:
+        return Reading(Signature(Cause.RULE, Violated.WORDING, topic_of(words)), words)
+    return Reading(Signature(Cause.UNCLEAR, Violated.UNSAID, text_kind(reply)))
+
+
+def of_words(words: str, question: str = "", reply: str = "") -> Reading | None:
+    """What the owner's words ask for; None where they name nothing."""
+    place = text_kind(reply)
+    reason = _HINTS.get(words)
+    if reason is Reason.WRONG:
+        return Reading(Signature(Cause.UNKNOWN_FACT, Violated.FACT, topic_of(question)))
+    if reason is not None:
+        return Reading(Signature(Cause.RULE, _OF_REASON[reason], place), words)
+    for violated, pattern in _KEYWORDS:
+        found = pattern.search(words)
+        if found is not None:
+            topic = topic_of(found[1]) if violated is Violated.PHRASE else place
+            return Reading(Signature(Cause.RULE, violated, topic), words)
+    if _OWN_FACT.search(words):
+        return Reading(Signature(Cause.OWN_FACT, Violated.FACT, topic_of(question or words)), words)
+    if question and _TOLD_ANSWER.search(words):
+        return Reading(Signature(Cause.WORLD_FACT, Violated.FACT, topic_of(question)), words)
+    if question and _WRONG.search(words) and len(_WORD.findall(words)) <= 6:
+        return Reading(Signature(Cause.UNKNOWN_FACT, Violated.FACT, topic_of(question)))
+    return None
+
+
+def _of_correction(question: str, reply: str, target: str) -> Reading:
+    place = text_kind(reply)
+    if place == PROSE and _fact_put_right(reply, target):
+        cause = Cause.OWN_FACT if _MINE.search(question) else Cause.WORLD_FACT
+        return Reading(Signature(cause, Violated.FACT, topic_of(question)), target)
+    opening = _opening_dropped(reply, target)
+    if opening is not None:
+        return Reading(Signature(Cause.STYLE, Violated.PHRASE, topic_of(opening)))
+    return Reading(Signature(Cause.STYLE, _shape(reply, target), place))
+
+
+def _fact_put_right(reply: str, target: str) -> bool:
+    """Whether two short texts say the same but for names or numbers."""
+    before, after = reply.split(), target.split()
+    if not before or max(len(before), len(after)) > 40:
+        return False
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    if matcher.ratio() < 0.5:
+        return False
+    changed = [(before[i:j], after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
+    new = [word for _, words in changed for word in words]
+    return bool(new) and len(new) <= 4 and all(_CHANGES.search(word) for word in new)
+
+
+def _opening_dropped(reply: str, target: str) -> str | None:
+    """The first words of a reply, where the correction is the reply without them."""
+    head, mark, rest = reply.strip().partition(" ")
+    while mark and len(head) <= 60:
+        if head.rstrip()[-1:] in ".!,:" and rest.strip() and target.strip().lower() == rest.strip().lower():
+            return head
+        more, mark, rest = rest.partition(" ")
+        head = f"{head} {more}"
+    return None
+
+
+def _shape(reply: str, target: str) -> Violated:
+    """What differs most between a reply and its correction that code can see."""
+    if target.lstrip()[:1] in "{[" and reply.lstrip()[:1] not in "{[":
+        return Violated.FORMAT
+    if bool(_HANGUL.search(reply)) != bool(_HANGUL.search(target)):
+        return Violated.LANGUAGE
+    if len(_MARKED.findall(reply)) >= 2 and not _MARKED.search(target):
+        return Violated.LIST
+    before, after = len(reply.split()), len(target.split())
+    if before >= 20 and after <= 0.6 * before:
+        return Violated.TOO_LONG
+    if after >= 20 and before <= 0.6 * after:
+        return Violated.TOO_SHORT
+    return Violated.WORDING

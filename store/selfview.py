@@ -1,0 +1,203 @@
+"""What the agent knows of itself: what it is bad at, what it is trying, whether that worked, how well it foresees it.
+
+Nothing here is an opinion of the model's. Every line is counted from the same evidence and the same log that the
+decisions are made from, so the view cannot be kinder than they are (the three parts are those of arXiv 2506.05109:
+knowledge, planning, evaluation of one's own learning).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from store import changes, control, deciding, decisions, evidence, ids, items, steering
+from store.causes import Signature
+from store.changes import Change, Stage
+from store.control import CONTROL, ROUND, Action, Breaker, Knob, Verdict
+from store.db import Store
+from store.decisions import Decision
+from store.errors import NotFound
+from store.evidence import Count
+
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """One thing that goes wrong, with what is done about it."""
+
+    signature: str
+    what: str
+    count: Count
+    plan: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One change to itself: by which knob, for what, how far it got, and what was seen before and with it."""
+
+    decision: str
+    created: str
+    knob: Knob
+    what: str
+    stage: Stage
+    confidence: float
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How often changes of a knob were expected to help, and did. ``error`` is the mean squared one (Brier)."""
+
+    knob: Knob
+    expected: float
+    helped: float
+    trials: int
+    error: float
+
+
+@dataclass(frozen=True)
+class SelfView:
+    """All of it. ``excluded`` counts replies that say nothing about the model, by why."""
+
+    steps: int
+    weaknesses: list[Weakness] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    calibration: list[Calibration] = field(default_factory=list)
+    excluded: dict[str, int] = field(default_factory=dict)
+    frozen: bool = False
+    resting: list[str] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> list[Trial]:
+        """What waits for the owner's word."""
+        return [trial for trial in self.trials if trial.stage is Stage.WAITING]
+
+
+@dataclass(frozen=True)
+class Told:
+    """One decision with what followed: its item as it is now, and a fault of the record where there is one."""
+
+    decision: Decision
+    change: Change | None
+    following: list[Decision]
+    item: items.Item | None
+    remade: bool | None
+    fault: str | None
+
+
+def of(store: Store) -> SelfView:
+    """The view of one home."""
+    known = changes.changes(store)
+    seen = evidence.of(store)
+    moment = ids.now()
+    weaknesses = [_weakness(store, seen, known, signature) for signature in seen.signatures]
+    weaknesses = sorted(
+        (each for each in weaknesses if each.count.failures), key=lambda each: -each.count.interval[0]
+    )
+    trials = [trial for change in reversed(known) for trial in _trials(change)]
+    resting = [name for name, state in changes.breakers(known, moment).items() if state is Breaker.OPEN]
+    return SelfView(
+        seen.steps,
+        weaknesses[:SHOWN],
+        trials,
+        calibration(known),
+        seen.excluded,
+        steering.frozen(store),
+        resting,
+    )
+
+
+def told(store: Store, decision: str) -> Told:
+    """One decision, with all that belongs to it.
+
+    Raises:
+        NotFound: there is no such decision.
+    """
+    record = decisions.get(store, decision)
+    change = changes.get(store, decision)
+    made = deciding.remake(record.kind, record.inputs) if record.kind in (CONTROL, ROUND) else None
+    return Told(
+        record,
+        change,
+        changes.following(store, decision),
+        _item(store, change),
+        None if made is None else made == record.choice,
+        decisions.broken_at(store),
+    )
+
+
+def calibration(known: list[Change]) -> list[Calibration]:
+    """Of every knob that was tried to its end at least once."""
+    found = []
+    for knob in Knob:
+        pairs = [
+            (confidence(change), verdict is Verdict.HELPED)
+            for change in known
+            if change.knob is knob
+            for verdict in change.verdicts.values()
+        ]
+        if pairs:
+            n = len(pairs)
+            error = sum((expected - helped) ** 2 for expected, helped in pairs) / n
+            expected, helped = (sum(each) / n for each in zip(*pairs, strict=True))
+            found.append(Calibration(knob, round(expected, 3), round(helped, 3), n, round(error, 3)))
+    return found
+
+
+def confidence(change: Change) -> float:
+    """How likely it was held to help when it was decided, 0 to 1."""
+    record = change.decision
+    for candidate in record.choice.get("candidates", []):
+        if candidate["knob"] == change.knob:
+            return float(candidate["confidence"])
+    return control.world_of(record.inputs["world"]).confidence(change.knob)
+
+
+def _weakness(store: Store, seen: evidence.Evidence, known: list[Change], signature: Signature) -> Weakness:
+    change = changes.open_for(known, signature.key)
+    if change is not None:
+        plan = f"trying {change.knob} ({change.decision.id})"
+        if change.stage(signature.key) is Stage.WAITING:
+            plan = f"{change.knob} waits for your word ({change.decision.id})"
+    else:
+        plan = _plan(store, signature)
+    return Weakness(signature.key, deciding.describe(signature), seen.count(signature), plan)
+
+
+def _plan(store: Store, signature: Signature) -> str:
+    last = changes.last_of(store, signature.key)
+    if last is not None and last.choice["action"] == Action.TRAIN:
+        return "left to the next learning run"
+    if last is None or last.choice["action"] not in (Action.GIVE_UP, Action.NOTHING):
+        return "looking on"
+    return str(last.choice["why"])
+
+
+def _trials(change: Change) -> list[Trial]:
+    made = []
+    for key in change.signatures or ("",):
+        outcome = change.outcomes.get(key, {})
+        made.append(
+            Trial(
+                change.decision.id,
+                change.decision.created,
+                change.knob,
+                deciding.describe(Signature.parse(key)) if key else "lessons of many kinds",
+                change.stage(key),
+                confidence(change),
+                outcome.get("before"),
+                outcome.get("after"),
+            )
+        )
+    return made
+
+
+def _item(store: Store, change: Change | None) -> items.Item | None:
+    if change is None or change.item is None:
+        return None
+    try:
+        return items.get(store, change.item)
+    except NotFound:
+        return None
