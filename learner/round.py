@@ -92,6 +92,11 @@ class Lesson:
         return [example for example in reversed(self.examples) if example.chosen is not None]
 
 
+def _needs_teacher(example: Example) -> bool:
+    """A hint alone says what is wanted and not how: where the owner wrote the reply, nobody else needs to."""
+    return example.hinted is not None and example.chosen is None
+
+
 class Round:
     """Carries one claimed run out."""
 
@@ -173,26 +178,27 @@ class Round:
     def _teach(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
         """Let the hinted base write its own better replies."""
 
-        def taught(pairs: list[tuple[Unit, Example]]) -> list[tuple[Unit, Example]]:
-            done = []
-            for unit, example in pairs:
-                if example.hinted is not None and example.chosen is None:
-                    result = teacher.teach(example, self._seed)
-                    log.info(
-                        "unit %s: %d accepted, refused %s",
-                        unit.id,
-                        len(result.example.accepted),
-                        result.refused,
-                    )
-                    if result.dropped is not None:
-                        hints.record(self._store, unit, result.dropped)
-                    example = result.example
-                done.append((unit, example))
-                self._tell(RunState.PREPARING, len(done) / len(pairs), "asking the teacher")
+        def taught(pairs: list[tuple[Unit, Example]], start: float) -> list[tuple[Unit, Example]]:
+            asked = [place for place, (_, example) in enumerate(pairs) if _needs_teacher(example)]
+            done = list(pairs)
+            results = teacher.teach(
+                [pairs[place][1] for place in asked],
+                self._seed,
+                lambda share: self._tell(RunState.PREPARING, 0.5 * (start + share / 3), "asking the teacher"),
+            )
+            for place, result in zip(asked, results, strict=True):
+                unit = pairs[place][0]
+                done[place] = (unit, result.example)
+                accepted = len(result.example.accepted)
+                log.info("unit %s: %d accepted, refused %s", unit.id, accepted, result.refused)
+                if result.dropped is not None:
+                    hints.record(self._store, unit, result.dropped)
             return done
 
         with closing(Teacher(served, renderer, self._yielding)) as teacher:
-            return Lesson(taught(lesson.train), taught(lesson.replay), taught(lesson.held_out))
+            return Lesson(
+                taught(lesson.train, 0.0), taught(lesson.replay, 1 / 3), taught(lesson.held_out, 2 / 3)
+            )
 
     def _practise(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
         """Let the base that is shown the corrections answer everyday questions like them."""
