@@ -36,7 +36,7 @@ from store.adapters import Adapter
 from store.db import Store
 from store.redaction.training import redactor_of
 from store.runs import Run
-from store.types import AdapterState, RunOutcome, RunState, Trigger, UnitState, UnitUse
+from store.types import AdapterState, Dial, RunOutcome, RunState, Trigger, UnitState, UnitUse
 from store.units import Unit
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ class Round:
         self._run = run
         self._yielding = yielding
         self._skipped: list[dict[str, str]] = []
-        self._seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
+        """Seconds of each step so far."""
         self._told = 0.0
         self._relearned: list[Unit] = []
         self._ledger = ""
@@ -151,24 +152,27 @@ class Round:
         """Refuse what cannot be an example, and divide the rest."""
         made: dict[str, Example] = {}
         redactor = redactor_of(self._store)
+
+        def reason_against(unit: Unit) -> str | None:
+            built = examples.build(self._store, renderer, unit, redactor)
+            if not isinstance(built, Example):
+                return built.reason
+            made[unit.id] = built
+            return None
+
         usable = []
         for unit in waiting:
-            built = examples.build(self._store, renderer, unit, redactor)
-            if isinstance(built, Example):
-                made[unit.id] = built
+            reason = reason_against(unit)
+            if reason is None:
                 usable.append(unit)
             else:
-                units.refuse(self._store, unit.id, built.reason)
-                self._skipped.append({"unit": unit.id, "reason": built.reason})
-        earlier = []
-        for unit in learned:
-            built = examples.build(self._store, renderer, unit, redactor)
-            if isinstance(built, Example):
-                made[unit.id] = built
-                earlier.append(unit)
+                units.refuse(self._store, unit.id, reason)
+                self._skipped.append({"unit": unit.id, "reason": reason})
+        denied = consent.denied(self._store, Dial.TRAIN)
+        earlier = [unit for unit in learned if unit.conversation not in denied]
         self._ledger = ledger.digest(usable, earlier)
         self._seed = ledger.seed(self._ledger, self._refused_before(base))
-        division = ledger.split(usable, earlier, self._seed)
+        division = ledger.split(usable, earlier, self._seed, lambda unit: reason_against(unit) is None)
         return Lesson(
             [(unit, made[unit.id]) for unit in division.train],
             [(unit, made[unit.id].replayed()) for unit in division.replay],
@@ -353,7 +357,7 @@ class Round:
             "seconds": round((datetime.now(UTC) - began).total_seconds(), 2),
         }
         runs.finish(self._store, self._run.id, outcome, result)
-        log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self._seconds)
+        log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self.seconds)
         return outcome
 
     def _manifest(
@@ -372,7 +376,7 @@ class Round:
             "ledger": self._ledger,
             "practice": len(lesson.practice),
             "metrics": metrics.as_dict(),
-            "seconds": self._seconds,
+            "seconds": self.seconds,
             "waited": round(self._yielding.waited, 2),
         }
 
@@ -393,7 +397,7 @@ class Round:
             yield
         finally:
             spent = time.monotonic() - began
-            self._seconds[state] = round(self._seconds.get(state, 0.0) + spent, 2)
+            self.seconds[state] = round(self.seconds.get(state, 0.0) + spent, 2)
 
     def _tell(self, state: RunState, share: float, note: str, *, force: bool = False) -> None:
         """Write progress, twice a second at most: each is a transaction."""
