@@ -122,6 +122,7 @@ def test_merging_writing_and_forgetting_in_any_order_keep_the_index_whole(
 def test_the_index_does_not_wear_out(store: Store) -> None:
     """Each cleaning adds a level or two, and of more than two thousand SQLite 3.40 makes nothing any more."""
     conversation = conversations.create(store, "t", "test")
+    parts: list[int] = []
     with store.write() as connection:
         for number in range(1200):
             last = conversations.append(store, conversation, Role.USER, f"needle {number}", None)
