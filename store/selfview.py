@@ -10,16 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from store import changes, control, deciding, decisions, evidence, ids, items, steering
+from store import adapters, changes, control, deciding, decisions, evidence, ids, items, steering
 from store.causes import Signature
 from store.changes import Change, Stage
 from store.control import CONTROL, ROUND, Action, Breaker, Knob, Verdict
 from store.db import Store
 from store.decisions import Decision
-from store.errors import NotFound
 from store.evidence import Count
+from store.types import AdapterState
 
 SHOWN = 8
+CAME_OF = {
+    Stage.WAITING: "waits for your word",
+    Stage.RUNNING: "a learning run is asked for",
+    Stage.TRYING: "being tried",
+    Stage.HELPED: "helped",
+    Stage.FAILED: "did not help",
+    Stage.DECLINED: "declined by you",
+    Stage.UNDONE: "taken back",
+    Stage.REFUSED: "refused by the gate",
+    Stage.CALLED_OFF: "came to nothing",
+    Stage.OVERTAKEN: "gone on with in a newer version",
+}
+"""How far a change got, in words."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,11 @@ class SelfView:
 
 @dataclass(frozen=True)
 class Told:
-    """One decision with what followed: its item as it is now, and a fault of the record where there is one."""
+    """One decision with what followed.
+
+    ``item`` and the adapter (``version``, ``adapter_state``, ``gate``: what the gate said) are as they are now;
+    ``fault`` names a record of the log that was tampered with.
+    """
 
     decision: Decision
     change: Change | None
@@ -85,6 +102,9 @@ class Told:
     item: items.Item | None
     remade: bool | None
     fault: str | None
+    version: int | None = None
+    adapter_state: AdapterState | None = None
+    gate: str | None = None
 
 
 def of(store: Store) -> SelfView:
@@ -118,6 +138,7 @@ def told(store: Store, decision: str) -> Told:
     record = decisions.get(store, decision)
     change = changes.get(store, decision)
     made = deciding.remake(record.kind, record.inputs) if record.kind in (CONTROL, ROUND) else None
+    adapter = _adapter(store, record, change)
     return Told(
         record,
         change,
@@ -125,6 +146,9 @@ def told(store: Store, decision: str) -> Told:
         _item(store, change),
         None if made is None else made == record.choice,
         decisions.broken_at(store),
+        None if adapter is None else adapter.version,
+        None if adapter is None else adapter.state,
+        None if adapter is None else _gate(adapter),
     )
 
 
@@ -170,8 +194,10 @@ def _plan(store: Store, signature: Signature) -> str:
     last = changes.last_of(store, signature.key)
     if last is not None and last.choice["action"] == Action.TRAIN:
         return "left to the next learning run"
+    if last is not None and last.choice["action"] == Action.ROLLBACK:
+        return "the last change was taken back; a few more replies tell what is next"
     if last is None or last.choice["action"] not in (Action.GIVE_UP, Action.NOTHING):
-        return "looking on"
+        return "too early to change anything"
     return str(last.choice["why"])
 
 
@@ -195,9 +221,31 @@ def _trials(change: Change) -> list[Trial]:
 
 
 def _item(store: Store, change: Change | None) -> items.Item | None:
-    if change is None or change.item is None:
+    """What a change put in force, or would."""
+    if change is None:
         return None
-    try:
-        return items.get(store, change.item)
-    except NotFound:
+    row = store.conn.execute(
+        "SELECT id FROM items WHERE id = ? OR (? IS NULL AND decision = ?) ORDER BY seq DESC LIMIT 1",
+        (change.item, change.item, change.decision.id),
+    ).fetchone()
+    return None if row is None else items.get(store, row["id"])
+
+
+def _adapter(store: Store, record: Decision, change: Change | None) -> adapters.Adapter | None:
+    """The version that a decision is about or led to, live or refused."""
+    run = None if change is None else change.run
+    row = store.conn.execute(
+        "SELECT id FROM adapters WHERE id = ? OR run = ? ORDER BY version DESC LIMIT 1",
+        (record.inputs.get("adapter"), run),
+    ).fetchone()
+    return None if row is None else adapters.get(store, row["id"])
+
+
+def _gate(adapter: adapters.Adapter) -> str | None:
+    """What the gate said of a version."""
+    if not adapter.gate:
         return None
+    passed = "passed" if adapter.gate.get("passed") else "not passed"
+    failed = [str(each["name"]) for each in adapter.gate.get("checks", []) if not each.get("passed", True)]
+    told = adapter.gate.get("summary") or ", ".join(failed)
+    return f"v{adapter.version} {passed}" + (f": {told}" if told else "")
