@@ -47,7 +47,10 @@ class Weakness:
 
 @dataclass(frozen=True)
 class Trial:
-    """One change to itself: by which knob, for what, how far it got, and what was seen before and with it."""
+    """One change to itself: by which knob, for what, how far it got, and what was seen before and with it.
+
+    ``says``: the words of an item that waits or is being tried; nobody agrees to what they cannot read.
+    """
 
     decision: str
     created: str
@@ -57,6 +60,7 @@ class Trial:
     confidence: float
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+    says: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def of(store: Store) -> SelfView:
     weaknesses = sorted(
         (each for each in weaknesses if each.count.failures), key=lambda each: -each.count.interval[0]
     )
-    trials = [trial for change in reversed(known) for trial in _trials(change)]
+    trials = [trial for change in reversed(known) for trial in _trials(store, change)]
     resting = [name for name, state in changes.breakers(known, moment).items() if state is Breaker.OPEN]
     return SelfView(
         seen.steps,
@@ -201,8 +205,10 @@ def _plan(store: Store, signature: Signature) -> str:
     return str(last.choice["why"])
 
 
-def _trials(change: Change) -> list[Trial]:
+def _trials(store: Store, change: Change) -> list[Trial]:
     made = []
+    item = _item(store, change) if change.knob.is_context else None
+    shown = (Stage.WAITING, Stage.TRYING)
     for key in change.signatures or ("",):
         outcome = change.outcomes.get(key, {})
         made.append(
@@ -215,6 +221,7 @@ def _trials(change: Change) -> list[Trial]:
                 confidence(change),
                 outcome.get("before"),
                 outcome.get("after"),
+                item.text if item is not None and change.stage(key) in shown else None,
             )
         )
     return made
