@@ -122,6 +122,7 @@ def test_status_tells_of_itself(mynah: Mynah, store: Store) -> None:
         f"    trying instruction ({decision})",
         "what I have tried",
         f"  {decision}  instruction against replies that are too long (prose): being tried",
+        f"    “{SHORTER}”",
     ]
     told = json.loads(mynah("status", "--json").out)
     assert told["bad_at"][0]["signature"] == "rule/too_long/prose"

@@ -146,6 +146,8 @@ def _view_lines(view: SelfView) -> Iterator[str]:
         yield "what I have tried"
     for trial in view.trials:
         yield f"  {trial.decision}  {trial.knob} against {trial.what}: {_came_of(trial)}"
+        if trial.says is not None:
+            yield f"    “{trial.says}”"
     if view.calibration:
         yield "how well I foresee what helps"
     for each in view.calibration:

@@ -102,6 +102,8 @@ def lines(view: SelfView) -> Iterator[Line]:
         )
     for trial in view.waiting:
         yield line(Look.NOTE, ("Waits for you: ", "$accent"), f"{trial.knob} against {trial.what}")
+        if trial.says is not None:
+            yield line(Look.DETAIL, f"“{trial.says}”")
         yield line(Look.DETAIL, (f"decision {trial.decision}; A approves, D declines", _MUTED))
     yield line(Look.HEADING, "What I am bad at")
     if not view.weaknesses:
@@ -136,17 +138,19 @@ def _trial(trial: Trial) -> Iterator[Line]:
     yield line(Look.ITEM, f"{trial.knob} against {trial.what}: ", (CAME_OF[trial.stage], "bold"))
     seen = ""
     if trial.before is not None and trial.after is not None:
-        seen = f"{_rate(trial.before)} before, {_rate(trial.after)} with it; "
+        seen = f"before {_rate(trial.before)}, with it {_rate(trial.after)}; "
     yield line(Look.DETAIL, (f"{seen}mynah why {trial.decision}", _MUTED))
 
 
 def _rate(count: dict[str, Any]) -> str:
-    return f"{count['failures']:.0f} of {count['steps']:.0f} failed"
+    return (
+        f"{count['failures']:.0f} of {count['steps']:.0f} failed ({count['low']:.0%} to {count['high']:.0%})"
+    )
 
 
 def _calibration(each: Calibration) -> Line:
-    times = "one change" if each.trials == 1 else f"{each.trials} changes"
     did = round(each.helped * each.trials)
     return line(
-        Look.TEXT, f"{each.knob}: expected to help {each.expected:.0%} of the time, {did} of {times} did"
+        Look.TEXT,
+        f"{each.knob}: expected to help {each.expected:.0%} of the time, {did} of {each.trials} did",
     )
