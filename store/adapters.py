@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store import decisions, settings, units
+from store import decisions, pins, units
 from store.db import Store, explained
 from store.errors import AdapterFileError, NotFound, UsageError
 from store.files import force_to_disk
@@ -75,7 +75,7 @@ def on_trial(store: Store, base_hash: str) -> tuple[Adapter, str] | None:
     None for the base, for a pin, and for what the owner or a rule chose: that stays.
     """
     serving = active(store, base_hash)
-    if serving.adapter is None or settings.get(store, settings.PINNED) is not None:
+    if serving.adapter is None or pins.of(store, base_hash) is not None:
         return None
     row = store.conn.execute(
         "SELECT created, actor FROM activations WHERE id = ?", (serving.activation,)
@@ -187,7 +187,7 @@ def publish(store: Store, adapter: str, gate: dict[str, Any]) -> bool:
     with store.write() as connection:
         candidate = get(store, adapter)
         _write_gate(connection, adapter, gate)
-        pinned = settings.get(store, settings.PINNED)
+        pinned = pins.of(store, candidate.base_hash)
         if pinned is not None:
             decisions.append(
                 store, "promotion", {"adapter": adapter, "gate": gate, "pinned": pinned}, {"action": "keep"}
@@ -225,9 +225,8 @@ def withdraw(store: Store, adapter: str, reason: str) -> Serving:
             "UPDATE adapters SET state = ?, reason = ? WHERE id = ?", (AdapterState.REJECTED, reason, adapter)
         )
         decisions.append(store, "withdrawal", {"adapter": adapter, "reason": reason}, {"action": "fall back"})
-        if settings.get(store, settings.PINNED) == adapter:
-            # A pin on what cannot serve would keep every later version from going live.
-            settings.put(store, settings.PINNED, None)
+        # A pin on what cannot serve would keep every later version from going live.
+        pins.drop(store, [adapter])
         serving = active(store, broken.base_hash)
         if serving.adapter is None or serving.adapter.id != adapter:
             return serving
@@ -268,7 +267,7 @@ def use(store: Store, base_hash: str, adapter: str | None, scale: float = 1.0) -
             if not (files(store, chosen.id) / GGUF_NAME).exists():
                 raise AdapterFileError(f"the files of adapter {chosen.id} are gone: choose another one")
         _activate(connection, chosen, scale, Actor.OWNER, "chosen by the owner", base_hash)
-        _unpin_left(store, chosen)
+        _unpin_left(store, base_hash, chosen)
     return active(store, base_hash)
 
 
@@ -285,7 +284,7 @@ def rollback(store: Store, base_hash: str) -> tuple[Adapter, Serving]:
         before = _usable_parent(store, serving.adapter)
         reason = f"rolled back from v{serving.adapter.version}"
         _activate(connection, before, 1.0, Actor.OWNER, reason, base_hash)
-        _unpin_left(store, before)
+        _unpin_left(store, base_hash, before)
     return serving.adapter, active(store, base_hash)
 
 
@@ -307,8 +306,7 @@ def taint(store: Store, tainted: Sequence[str], reason: str) -> list[Moved]:
             f"UPDATE adapters SET state = ?, reason = ? WHERE id IN ({marks})",
             (AdapterState.TAINTED, reason, *tainted),
         )
-        if settings.get(store, settings.PINNED) in tainted:
-            settings.put(store, settings.PINNED, None)
+        pins.drop(store, tainted)
         bases = connection.execute(
             f"SELECT DISTINCT base_hash FROM adapters WHERE id IN ({marks})", list(tainted)
         ).fetchall()
@@ -350,7 +348,7 @@ def delete(store: Store, adapter: str) -> None:
         serving = active(store, row.base_hash)
         if serving.adapter is not None and serving.adapter.id == adapter:
             raise UsageError(f"adapter {adapter} serves now: roll back or choose another one first")
-        if settings.get(store, settings.PINNED) == adapter:
+        if adapter in pins.every(store):
             raise UsageError(f"adapter {adapter} is pinned: `mynah adapters pin --off` first")
         orphans = connection.execute(
             "SELECT unit FROM unit_uses JOIN units ON units.id = unit WHERE adapter = ? AND state IN (?, ?) "
@@ -430,11 +428,11 @@ def _activate(
     )
 
 
-def _unpin_left(store: Store, serving: Adapter | None) -> None:
+def _unpin_left(store: Store, base_hash: str, serving: Adapter | None) -> None:
     """A pin on a version the owner has left would silently keep every new one from going live."""
-    pinned = settings.get(store, settings.PINNED)
+    pinned = pins.of(store, base_hash)
     if pinned is not None and (serving is None or serving.id != pinned):
-        settings.put(store, settings.PINNED, None)
+        pins.unpin(store, base_hash)
 
 
 def _usable_parent(store: Store, adapter: Adapter) -> Adapter | None:
