@@ -103,9 +103,10 @@ class Token:
 class Done:
     """The reply ended, by itself, at its length or stopped: the object `mynah ask --json` prints.
 
-    ``notes``: what a guard found wrong with it and could not put right. ``left_out``, ``summarised``: as in `Started`.
-    ``usage``: prompt_tokens, completion_tokens, total_tokens, cached_tokens. ``timings``: seconds ``queued``, ``prompt``
-    (until the prompt is evaluated), ``first_token`` (from the request), ``total``; and ``tokens_per_second`` of decoding.
+    ``notes``: what a guard found wrong with it and could not put right. ``left_out``, ``summarised``: see `Started`.
+    ``usage``: prompt_tokens, completion_tokens, total_tokens, cached_tokens. ``timings``: seconds ``queued``,
+    ``prompt`` (until the prompt is evaluated), ``first_token`` (from the request), ``total``; and
+    ``tokens_per_second`` of decoding.
     """
 
     conversation: str | None
