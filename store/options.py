@@ -155,6 +155,13 @@ OPTIONS: tuple[Option, ...] = (
         _keys,
     ),
     Option(
+        settings.LESSON,
+        "Whether an empty chat offers the first lesson, which it does once; `/lesson` in the chat starts it any time.",
+        "on or off",
+        "from the next start of the chat on, where nothing was said yet",
+        _switch,
+    ),
+    Option(
         settings.KEEP_HISTORY,
         "Whether new conversations stay in the history; one that does not is deleted an hour after its last message.",
         _DIAL,
@@ -212,7 +219,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         settings.PINNED,
-        "The version that stays, whatever is learned.",
+        "The version that stays, whatever is learned; one for each model.",
         "an adapter",
         AT_ONCE,
         command="mynah adapters pin",

@@ -31,6 +31,7 @@ TITLES: Final = "chat.titles"
 SUMMARY: Final = "chat.summary"
 THEME: Final = "chat.theme"
 KEYS: Final = "chat.keys"
+LESSON: Final = "chat.lesson"
 FROZEN: Final = "control.frozen"
 APPROVE_MEMORY: Final = "control.approval.memory"
 APPROVE_INSTRUCTION: Final = "control.approval.instruction"
@@ -68,6 +69,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     SUMMARY: False,
     THEME: "dark",
     KEYS: {},
+    LESSON: True,
     FROZEN: False,
     APPROVE_MEMORY: "automatic",
     APPROVE_INSTRUCTION: "automatic",
