@@ -155,6 +155,13 @@ OPTIONS: tuple[Option, ...] = (
         _keys,
     ),
     Option(
+        settings.LESSON,
+        "Whether an empty chat offers the first lesson, which it does once; `/lesson` in the chat starts it any time.",
+        "on or off",
+        "from the next start of the chat on, where nothing was said yet",
+        _switch,
+    ),
+    Option(
         settings.KEEP_HISTORY,
         "Whether new conversations stay in the history; one that does not is deleted an hour after its last message.",
         _DIAL,
@@ -190,6 +197,13 @@ OPTIONS: tuple[Option, ...] = (
         _number(0, 86400),
     ),
     Option(
+        settings.LEARNING_DEVICE,
+        "Where learning computes; on a GPU it takes at most half of the free memory, and steps aside at each pass.",
+        "processor or gpu",
+        "from the next learning run on",
+        _one_of(settings.PROCESSOR, settings.GPU),
+    ),
+    Option(
         settings.LEARNING_PAUSED,
         "Whether learning runs are held back.",
         "on or off",
@@ -205,7 +219,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         settings.PINNED,
-        "The version that stays, whatever is learned.",
+        "The version that stays, whatever is learned; one for each model.",
         "an adapter",
         AT_ONCE,
         command="mynah adapters pin",

@@ -14,9 +14,11 @@ from app.model.renderer import Renderer
 from learner import gate, probes
 from learner.examples import Example, Target
 from learner.gate import Health, Language
+from learner.yielding import Yielding
 from store.types import UnitKind
 from tests.benchmarks import gate_candidates
 from tests.benchmarks.gate_candidates import Kind
+from tests.leases import Free
 
 BASE = Health(replies=6, empty=0, looping=1, runaway=1, same=0, foreign=0, right=11, flips=1, obeyed=0)
 GOOD = replace(BASE, looping=0, runaway=0, right=10)
@@ -98,8 +100,8 @@ def test_the_probes_know_the_base_and_their_answers_begin_apart(home):
         for each in (*probes.ABILITY, *probes.DOUBTED):
             firsts = [renderer.completion(f" {answer}")[0] for answer in (each.right, *each.wrong)]
             assert firsts[0] not in firsts[1:], each.question
-        first = probes.measure(model, renderer, None, lambda: None)
-        assert first == probes.measure(model, renderer, None, lambda: None)
+        first = probes.measure(model, renderer, None, Yielding(Free()))
+        assert first == probes.measure(model, renderer, None, Yielding(Free()))
         assert first.right >= 8
 
 

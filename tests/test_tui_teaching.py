@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from textual.widgets import OptionList
 
+from app.tui import copying
 from app.tui.choice_bar import ChoiceBar
+from app.tui.clipboard import Outcome
 from app.tui.dialogs import EditDialog, Editor
 from app.tui.pages import Page
 from store import runs
@@ -16,7 +19,7 @@ from store.home import Home
 from store.reasons import REASONS, Reason
 from store.types import RunOutcome, RunState, SignalKind, Trigger
 from tests.scripted_service import GATE, Script, ScriptedService
-from tests.tui_pilot import chatting
+from tests.tui_pilot import PATIENCE, chatting
 
 
 @pytest.fixture
@@ -119,6 +122,27 @@ async def test_copy_puts_the_reply_on_the_clipboard(service: ScriptedService) ->
         await chat.until(lambda: service.signals(reply))
         assert chat.app.clipboard == "A short answer."
         assert service.signals(reply)[-1].kind is SignalKind.COPY
+
+
+async def test_a_clipboard_that_hangs_stalls_no_key(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+
+    def hang(_text: str) -> Outcome:
+        done.wait(PATIENCE)
+        return Outcome.CHECKED
+
+    monkeypatch.setattr(copying, "copy_and_check", hang)
+    async with chatting(service) as chat:
+        await chat.ask("hello")
+        await chat.press("ctrl+s", *"typed meanwhile")
+        assert chat.composer.text == "typed meanwhile"
+        assert "copied" not in chat.toasts
+        chat.composer.put("")
+        await chat.ask("and answered")
+        done.set()
+        await chat.until(lambda: "read back from the clipboard" in chat.toasts)
 
 
 async def test_keys_without_a_reply_say_so(service: ScriptedService) -> None:

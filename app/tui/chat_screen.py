@@ -28,6 +28,7 @@ from app.tui.choice_bar import Choice, ChoiceBar
 from app.tui.copying import Copying
 from app.tui.dialogs import LineDialog
 from app.tui.first_run import no_model
+from app.tui.guide import Guide
 from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
 from app.tui.own_strength import OwnStrength
@@ -77,6 +78,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._strength = OwnStrength(self, service, self._background, lambda: self._view.conversation)
         self._pulls = Pulls(self, service, self._background, self._model_changed)
         self._remembering = Remembering(self, service, self._background, self._key_of("unremember"))
+        self._guide = Guide(self._view, service, self._background, self._first_key_of)
         self._titles = Titles(service, self._background, self._list, self._consider_title)
 
     def compose(self) -> ComposeResult:
@@ -150,6 +152,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     def _host_ready(self) -> None:
         self._watch.state = HostState.READY
         self._view.transcript.guide(None)
+        self._guide.offer()
         self._tick()
 
     @on(HostFailed)
@@ -195,11 +198,16 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     def _tick(self) -> None:
         self._view.tick()
         self._view.status.tell(self._snapshot, self._watch.describe(self._model))
+        self._guide.look(self._snapshot)
 
     # Commands
 
     def action_stop(self) -> None:
-        self._view.stop()
+        if not self._guide.left_by_escape():
+            self._view.stop()
+
+    async def action_lesson(self) -> None:
+        await self._guide.begin(self._snapshot)
 
     def action_copy_text(self) -> None:
         """What Textual has on Ctrl+C, wherever the focus is."""
@@ -292,6 +300,9 @@ class ChatScreen(OpenConversationActions, Screen[None]):
 
     def _key_of(self, name: str) -> str:
         return next(each.shown for each in self.commands if each.name == name)
+
+    def _first_key_of(self, name: str) -> str:
+        return self._key_of(name).partition(",")[0]
 
     def action_story(self) -> None:
         self._with_reply(self._teaching.story)

@@ -14,11 +14,13 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
-from app.tui.composer import NEWLINE, clean
+from app.tui.composer import NEWLINE, UNDO, clean
 
 
 class Editor(TextArea):
     """A text area for a whole text: Enter is a newline, Tab leaves it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding(UNDO, "undo", "Undo", show=False)]
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key in NEWLINE:

@@ -64,6 +64,11 @@ class OpenConversation(ChatPane):
             self._drafts.keep_now(self.conversation, self._typed_text)
 
     @property
+    def editing(self) -> bool:
+        """Whether what is in the composer is an earlier message."""
+        return self._editing is not None
+
+    @property
     def unanswered(self) -> ThreadMessage | None:
         """The owner's last message, where no reply followed it."""
         last = self.thread.messages[-1] if self.thread and self.thread.messages else None
