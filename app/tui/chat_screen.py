@@ -26,7 +26,7 @@ from app.tui.background import Background, Finished
 from app.tui.chat_view import ChatView
 from app.tui.choice_bar import Choice, ChoiceBar
 from app.tui.copying import Copying
-from app.tui.dialogs import LineDialog
+from app.tui.dialogs import PathDialog
 from app.tui.first_run import no_model
 from app.tui.guide import Guide
 from app.tui.key_line import Key, KeyLine
@@ -63,7 +63,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     ]
     AUTO_FOCUS = "Composer"
 
-    def __init__(self, service: ChatService) -> None:
+    def __init__(self, service: ChatService, conversation: str | None = None) -> None:
         super().__init__()
         self._service = service
         self._background = Background(self)
@@ -72,6 +72,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._model: str | None = None
         self.commands = chosen((*CHAT, *CONVERSATION), service.preferences().keys)
         self._view = ChatView(service, self._background, lambda: self.commands)
+        self._view.conversation = conversation
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
@@ -252,7 +253,9 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             self._view.attach(path)
             return
         self.app.push_screen(
-            LineDialog("Attach a text file", "", "Its path. It goes into the message as a quotation."),
+            PathDialog(
+                "Attach a text file", "", "Its path; Tab completes. It goes into the message as a quotation."
+            ),
             lambda typed: self._view.attach(typed) if typed else None,
         )
 
