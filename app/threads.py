@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.harness import notes
 from store import adapters, conversations, provenance, signals, units, verdicts
 from store.conversations import Conversation, Message
 from store.db import Store
@@ -22,7 +23,7 @@ class ThreadMessage:
     """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base.
 
     ``seen`` is what was noted of the message after a reply that has a verdict; ``elsewhere`` names who wrote a reply
-    that was not written here.
+    that was not written here; ``note`` says what a guard found wrong with a reply and could not put right.
     """
 
     message: Message
@@ -35,6 +36,7 @@ class ThreadMessage:
     verdict: Verdict | None = None
     seen: str | None = None
     elsewhere: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class _Known:
     fates: dict[str, Fate]
     seen: dict[str, str]
     elsewhere: dict[str, str]
+    notes: dict[str, str]
     versions: dict[str, int]
 
     def of(self, message: Message) -> ThreadMessage:
@@ -71,6 +74,7 @@ class _Known:
             verdict=verdict,
             seen=None if verdict is None else self.seen.get(message.id),
             elsewhere=self.elsewhere.get(message.id),
+            note=self.notes.get(message.id),
         )
 
 
@@ -103,5 +107,6 @@ def _known(store: Store, conversation: str, shown: list[Message]) -> _Known:
         units.fates(store, conversation),
         verdicts.noted_in(store, conversation),
         provenance.authors_elsewhere(store, conversation),
+        notes.under(store, conversation, shown),
         adapters.versions(store, (message.adapter for message in shown)),
     )

@@ -69,6 +69,46 @@ def active(store: Store, base_hash: str) -> Serving:
     return Serving(get(store, row["adapter"]), row["scale"], row["id"], why)
 
 
+def on_trial(store: Store, base_hash: str) -> tuple[Adapter, str] | None:
+    """What the gate made live and since when, which a rule may take back.
+
+    None for the base, for a pin, and for what the owner or a rule chose: that stays.
+    """
+    serving = active(store, base_hash)
+    if serving.adapter is None or pins.of(store, base_hash) is not None:
+        return None
+    row = store.conn.execute(
+        "SELECT created, actor FROM activations WHERE id = ?", (serving.activation,)
+    ).fetchone()
+    return (serving.adapter, str(row["created"])) if row["actor"] == Actor.GATE else None
+
+
+@dataclass(frozen=True)
+class Left:
+    """Who left an adapter for an older one or for the base, and why."""
+
+    actor: Actor
+    reason: str
+
+
+def taken_back(store: Store) -> dict[str, Left]:
+    """The adapters that an older one or the base was preferred to, and that do not serve again."""
+    left: dict[str, Left] = {}
+    serving: dict[str, tuple[str, int] | None] = {}
+    for row in store.conn.execute(
+        "SELECT activations.base_hash, adapter, version, actor, activations.reason FROM activations "
+        "LEFT JOIN adapters ON adapters.id = adapter ORDER BY activations.id"
+    ):
+        before = serving.get(row["base_hash"])
+        after = None if row["adapter"] is None else (row["adapter"], row["version"])
+        if before is not None and (after is None or after[1] < before[1]):
+            left[before[0]] = Left(Actor(row["actor"]), row["reason"])
+        if after is not None:
+            left.pop(after[0], None)
+        serving[row["base_hash"]] = after
+    return left
+
+
 def files(store: Store, adapter: str) -> Path:
     """The directory that holds an adapter's files."""
     return store.home.adapters / adapter
@@ -332,6 +372,17 @@ def get(store: Store, adapter: str) -> Adapter:
     if row is None:
         raise NotFound(f"no adapter has the id {adapter}")
     return _adapter(store, row)
+
+
+def newest_activation(store: Store) -> int:
+    """Where the log of what serves ends; a cheap reason to look again."""
+    return int(store.conn.execute("SELECT coalesce(max(id), 0) FROM activations").fetchone()[0])
+
+
+def is_gone(store: Store, adapter: str) -> bool:
+    """Whether an adapter can never serve again, because its lessons were forgotten or its file is broken."""
+    row = store.conn.execute("SELECT state FROM adapters WHERE id = ?", (adapter,)).fetchone()
+    return row is None or row["state"] in (AdapterState.TAINTED, AdapterState.REJECTED)
 
 
 def versions(store: Store, wanted: Iterable[str | None]) -> dict[str, int]:

@@ -148,6 +148,10 @@ def _in_flight(flight: Flight, world: World) -> Choice:
         # Frozen stops new changes; taking a bad one back is no new change, but the owner said that nothing moves.
         if world.frozen:
             return Choice(Action.NOTHING, f"it should be taken back ({seen}), but everything is frozen")
+        if flight.stays:
+            return Choice(
+                Action.NOTHING, f"it made things worse ({seen}), but what answers now was chosen since"
+            )
         said = "it made things worse" if found is Verdict.WORSE else "it did not help"
         return Choice(Action.ROLLBACK, f"{said}: {seen}", flight.knob, target=flight.decision)
     return Choice(Action.NOTHING, f"one change at a time: {flight.decision} is being tried ({seen})")

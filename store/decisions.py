@@ -18,6 +18,8 @@ from store.errors import NotFound
 from store.ids import new_id, now
 from store.quotes import Quotes
 
+WATCH = "watch"
+"""The kind of a record that a version was taken back because its replies were objected to."""
 GENESIS = "0" * 64
 
 

@@ -197,6 +197,13 @@ OPTIONS: tuple[Option, ...] = (
         _number(0, 86400),
     ),
     Option(
+        settings.LEARNING_DEVICE,
+        "Where learning computes; on a GPU it takes at most half of the free memory, and steps aside at each pass.",
+        "processor or gpu",
+        "from the next learning run on",
+        _one_of(settings.PROCESSOR, settings.GPU),
+    ),
+    Option(
         settings.LEARNING_PAUSED,
         "Whether learning runs are held back.",
         "on or off",

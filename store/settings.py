@@ -13,6 +13,7 @@ LEARNING_PAUSED: Final = "learning.paused"
 LEARNING_ASKS: Final = "learning.asks"
 MIN_UNITS: Final = "learning.min_units"
 IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
+LEARNING_DEVICE: Final = "learning.device"
 HOST_IDLE_SECONDS: Final = "host.idle_seconds"
 CONTEXT: Final = "host.context"
 WARM_CONVERSATIONS: Final = "host.warm_conversations"
@@ -40,12 +41,17 @@ CHANGES_PER_DAY: Final = "control.changes_per_day"
 LEARN_MINUTES_PER_DAY: Final = "control.learn_minutes_per_day"
 CPU_MINUTES_PER_DAY: Final = "control.cpu_minutes_per_day"
 
+PROCESSOR: Final = "processor"
+GPU: Final = "gpu"
+"""Where learning computes."""
+
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
     LEARNING_PAUSED: False,
     LEARNING_ASKS: None,
     MIN_UNITS: 4,
     IDLE_LEARN_SECONDS: 120.0,
+    LEARNING_DEVICE: PROCESSOR,
     HOST_IDLE_SECONDS: 600.0,
     CONTEXT: 4096,
     WARM_CONVERSATIONS: 4,

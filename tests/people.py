@@ -59,16 +59,25 @@ def faulty(store: Store, question: str, error: ErrorClass, hint: str | None = No
     return reply.id
 
 
-def fine(store: Store, question: str, answer: str = "Yes.", item: str | None = None) -> str:
-    """A reply that nobody objected to, with an item in its prompt where one is named; returns it."""
+def fine(
+    store: Store, question: str, answer: str = "Yes.", item: str | None = None, adapter: str | None = None
+) -> str:
+    """A reply that nobody objected to, of an adapter and with an item in its prompt where they are named; its id."""
     conversation = conversations.create(store, "fine", "cli")
-    return in_force(store, conversation, question, answer, item)
+    return in_force(store, conversation, question, answer, item, adapter)
 
 
-def in_force(store: Store, conversation: str, question: str, answer: str, item: str | None) -> str:
-    """A reply with an item in its prompt."""
+def in_force(
+    store: Store,
+    conversation: str,
+    question: str,
+    answer: str,
+    item: str | None,
+    adapter: str | None = None,
+) -> str:
+    """A reply of an adapter, with an item in its prompt."""
     asked = conversations.append_user(store, conversation, question, None)
-    start = replace(START, context_items=() if item is None else (item,))
+    start = replace(START, adapter=adapter, context_items=() if item is None else (item,))
     reply = conversations.begin_reply(store, conversation, asked.id, start)
     conversations.finish_reply(
         store, reply.id, ReplyEnd(answer, MessageStatus.COMPLETE, FinishReason.STOP, [3, 4], [-0.1, -0.2])

@@ -178,10 +178,14 @@ class ScriptedLane:
 
     def _compute(self, seconds: float) -> None:
         """Take so long, and end within a hundredth of a second when interrupted."""
-        for _ in range(round(seconds / _TICK)):
+        ticks = int(seconds / _TICK + 1e-6)
+        for _ in range(ticks):
             if self.interrupted.is_set():
                 raise BrokenOff
             self.runtime.pause(_TICK)
+        rest = seconds - ticks * _TICK
+        if rest > 1e-6:
+            self.runtime.pause(rest)
         if self.interrupted.is_set():
             raise BrokenOff
 

@@ -26,6 +26,7 @@ from store import (
     runs,
     selfview,
     settings,
+    signals,
     steering,
     units,
 )
@@ -41,6 +42,7 @@ from store.types import (
     ItemState,
     RunOutcome,
     Scope,
+    SignalKind,
     Trigger,
     UnitUse,
 )
@@ -319,6 +321,45 @@ def test_a_learning_run_is_undone_by_what_served_before(desk: Desk) -> None:
     assert adapters.active(desk.store, seed.BASE).adapter is None
     with pytest.raises(UsageError, match="taken back already"):
         steering.undo(desk.store, change.decision.id)
+
+
+def test_a_version_that_makes_it_worse_is_rolled_back_by_itself(desk: Desk) -> None:
+    for number in range(4):
+        corrected(desk.store, f"Question {number}?", "It goes up.", f"Up it climbs {number}.")
+    for number in range(16):
+        fine(desk.store, f"Fine {number}?")
+    run = desk.controller.request(desk.host, Trigger.ENOUGH_UNITS)
+    assert run is not None
+    made = promoted(desk, run.id)
+    for number in range(12):
+        reply = fine(desk.store, f"Later {number}?", "It goes up.", adapter=made)
+        signals.record(desk.store, reply, SignalKind.CORRECTION, text=f"Up it climbs, softly {number}.")
+    desk.look()
+    assert adapters.active(desk.store, seed.BASE).adapter is None
+    last = desk.last()
+    assert (last.choice["action"], last.choice["knob"]) == (Action.ROLLBACK, "weights")
+    assert "it made things worse" in last.choice["why"]
+
+
+def test_a_version_that_does_not_help_twice_is_not_tried_a_third_time(desk: Desk) -> None:
+    for attempt in range(2):
+        for number in range(4):
+            corrected(desk.store, f"Question {number}?", "It goes up.", f"Up it climbs {attempt} {number}.")
+        run = desk.controller.request(desk.host, Trigger.ENOUGH_UNITS)
+        assert run is not None
+        made = promoted(desk, run.id, f"version {attempt}".encode())
+        for number in range(6):
+            reply = fine(desk.store, f"Later {number}?", "It goes up.", adapter=made)
+            signals.record(desk.store, reply, SignalKind.CORRECTION, text=f"Softly {attempt} {number}.")
+        desk.look()
+        desk.look()
+    for number in range(4):
+        corrected(desk.store, f"Still {number}?", "It goes up.", f"Up it climbs, at last {number}.")
+    desk.look()
+    assert desk.controller.request(desk.host, Trigger.ENOUGH_UNITS) is None
+    assert desk.last().choice["action"] == Action.GIVE_UP
+    assert {each.reason for each in units.refused(desk.store)} == {deciding.LOCKED}
+    assert steering.release(desk.store) > 0, "the owner's own order learns it all the same"
 
 
 def test_undo_of_an_item_puts_back_what_it_replaced_and_locks_the_knob(desk: Desk) -> None:

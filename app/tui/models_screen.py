@@ -63,7 +63,7 @@ class ModelsScreen(ModalScreen[None]):
         self._background = Background(self)
         self._choices: list[Choice] = []
         self._machine: Machine | None = None
-        self._manner: Running | None = None
+        self._served: Running | None = None
         self._revision = -1
 
     def compose(self) -> ComposeResult:
@@ -103,9 +103,9 @@ class ModelsScreen(ModalScreen[None]):
         return machine, self._service.choices(machine), self._service.running()
 
     def _show(self, read: tuple[Machine, list[Choice], Running]) -> None:
-        self._machine, self._choices, self._manner = read
+        self._machine, self._choices, self._served = read
         here = model_words.machine_line(self._machine)
-        self._tell(".machine", f"{here}\n{model_words.running_line(self._manner, self._machine)}")
+        self._tell(".machine", f"{here}\n{model_words.running_line(self._served, self._machine)}")
         listing = self.query_one(OptionList)
         kept = listing.highlighted or 0
         listing.clear_options()
@@ -147,18 +147,18 @@ class ModelsScreen(ModalScreen[None]):
 
     def action_context(self) -> None:
         """Ask how much of a conversation the model shall see."""
-        if self._manner is not None:
+        if self._served is not None:
             self._ask(
                 settings.CONTEXT,
                 "Context",
-                str(self._manner.context),
+                str(self._served.context),
                 "Tokens of a conversation that the model sees. More takes more memory; nothing is the default.",
             )
 
     def action_gpu(self) -> None:
         """Ask how many layers a GPU shall compute."""
-        if self._manner is not None:
-            layers = self._manner.gpu_layers
+        if self._served is not None:
+            layers = self._served.gpu_layers
             self._ask(
                 settings.GPU_LAYERS,
                 "Layers on a GPU",

@@ -34,7 +34,8 @@ _CAME_OF = {
     Stage.DECLINED: "declined by you",
     Stage.UNDONE: "taken back",
     Stage.REFUSED: "refused by the gate",
-    Stage.CALLED_OFF: "not carried out",
+    Stage.CALLED_OFF: "came to nothing",
+    Stage.OVERTAKEN: "gone on with in a newer version",
 }
 
 
