@@ -126,6 +126,10 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             self._model = wording.model_name(str(now.host.get("model", "")))
         elif self._watch.state is HostState.READY:
             self._watch.state = HostState.ASLEEP
+            if now.learning.run is not None:
+                # It never goes to sleep over a run, so it died; and nobody else looks after the learner.
+                self._tell("The model host went away while it learned. It is started again, and so is the run.")
+                self._watch.wake_host()
         if before is not None:
             self._announce(before, now)
             if before.data_version != now.data_version:
