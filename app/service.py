@@ -18,6 +18,7 @@ from typing import Any
 
 from app.composing import Composing
 from app.governing import Governing
+from app.harness import notes
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
 from app.knowing import Knowing
@@ -76,7 +77,8 @@ END_REPLY_SECONDS = 5.0
 class ThreadMessage:
     """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base.
 
-    ``elsewhere`` names who wrote a reply that was not written here.
+    ``elsewhere`` names who wrote a reply that was not written here; ``note`` says what a guard found wrong with it and
+    could not put right.
     """
 
     message: Message
@@ -88,6 +90,7 @@ class ThreadMessage:
     siblings: list[str]
     verdict: Verdict | None = None
     elsewhere: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -523,8 +526,9 @@ class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
     def _shown(self, message: Message, versions: dict[str, int]) -> ThreadMessage:
         store = self.store
         beside = [other.id for other in conversations.siblings(store, message.id)]
-        rating, corrected, verdict = None, False, None
+        rating, corrected, verdict, note = None, False, None, None
         if message.role is Role.ASSISTANT:
+            note = notes.of(store, message)
             said = signals.all_of(store, message.id)
             verdict = verdicts.standing(said)
             for signal in said:
@@ -541,6 +545,7 @@ class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
             siblings=beside,
             verdict=verdict,
             elsewhere=provenance.author_elsewhere(store, message.id),
+            note=note,
         )
 
     def _taught(self, unit: Unit, use: UnitUse) -> Taught:

@@ -123,6 +123,19 @@ def insert(
     return event
 
 
+def guard_verdicts(store: Store, message: str) -> list[dict[str, Any]]:
+    """What each guard came to on a reply; see `app.harness.guards.Finding.record`."""
+    row = store.conn.execute(
+        "SELECT harness FROM events WHERE message = ? AND kind = ?", (message, EventKind.MODEL_CALL)
+    ).fetchone()
+    return list(json.loads(row["harness"]).get("guards", ())) if row is not None else []
+
+
+def repaired(store: Store, message: str) -> bool:
+    """Whether a guard changed a reply: then its tokens are not those of its text."""
+    return any(each["repaired"] for each in guard_verdicts(store, message))
+
+
 def kind_of(role: Role) -> EventKind:
     """The kind of step that a message with this role is, where no model wrote it here."""
     if role is Role.USER:

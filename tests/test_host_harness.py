@@ -15,6 +15,7 @@ from app.host.client import HostClient
 from app.host.events import Done, Token, TurnRequest
 from app.model.renderer import Turn
 from app.service import Service
+from app.tui import wording
 from store import conversations, items, trajectory
 from store.db import Store
 from store.home import Home
@@ -133,6 +134,27 @@ def test_after_two_more_attempts_the_last_is_passed_on_with_a_note(host: HostCli
     assert call(store, done.message).harness["guards"][0]["retries"] == guards.MOST_RETRIES
 
 
+def test_what_was_wrong_with_a_reply_is_said_again_whenever_it_is_shown(
+    home: Home, host: HostClient, store: Store
+) -> None:
+    item = guard(store, "must_contain", text="fine")
+    done = ask(host, "stubborn awful")
+    service = Service(home)
+    shown = service.message(str(done.message))
+    assert shown.note == done.notes[0] == "not as asked for: it must contain “fine”"
+    assert shown.note in wording.meta_line(shown).plain
+    edited = service.edit_item(item.id, {"template": "must_contain", "parameters": {"text": ["good"]}})
+    service.switch_item(edited.id, ItemState.OFF)
+    assert service.message(str(done.message)).note == done.notes[0]
+    assert service.message(str(ask(host, "echo fine").message)).note is None
+    service.forget_item(item.id)
+    assert (
+        service.message(str(done.message)).note
+        == "not as asked for: it broke a guard that was forgotten since"
+    )
+    service.close()
+
+
 def test_every_attempt_and_every_dressed_prompt_replays(home: Home, host: HostClient, store: Store) -> None:
     memory(store, "name", "my name is Anna")
     guard(store, "must_contain", text="fine")
@@ -145,6 +167,18 @@ def test_every_attempt_and_every_dressed_prompt_replays(home: Home, host: HostCl
     assert all(each.identical for each in compared)
     assert {each.replay for each in compared} == {ReplayClass.DETERMINISTIC}
     service.close()
+
+
+def test_a_cut_reply_goes_on_from_what_was_shown_of_it(host: HostClient, store: Store) -> None:
+    item = guard(store, "length", words=2)
+    sampler = {"temperature": 0.0, "max_tokens": 4}
+    *_, cut = host.turn(TurnRequest(text="echo one two three four five", sampler=sampler))
+    assert isinstance(cut, Done)
+    assert (cut.text, cut.finish_reason) == ("one two…", "length")
+    items.switch(store, item.id, ItemState.OFF)
+    *_, longer = host.turn(TurnRequest(extend=cut.message, sampler={"temperature": 0.0, "max_tokens": 3}))
+    assert isinstance(longer, Done)
+    assert longer.text.startswith("one two…")
 
 
 def test_named_items_hold_in_place_of_the_active_ones(host: HostClient, store: Store) -> None:

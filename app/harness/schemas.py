@@ -1,72 +1,53 @@
-"""The part of JSON Schema that guards check, and the one repair that is safe: values of the wrong kind that mean one.
+"""What guards need of JSON Schema, and the one repair that is safe: values of the wrong kind that mean one.
 
-Type, properties, required, additionalProperties, items, enum, const, lengths, ranges and patterns: what a small model
-can be asked to fill in. A keyword beyond these is refused when the guard is made, rather than passed over in silence
-when it matters.
+The checking is the `jsonschema` library's (draft 2020-12), imported when the first schema is looked at: 120 ms and
+8 MB, which a host without such a guard does not pay. (`fastjsonschema` takes 10 ms, but makes code of a schema and runs
+it.) A check runs on every reply and must not be what fails, so a schema is looked through when the guard is made: what
+is misspelt would be passed over in silence, and what points out of itself would be fetched.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-_KNOWN = frozenset(
-    "$schema title description default examples type properties required additionalProperties items enum const "
-    "minimum maximum minLength maxLength minItems maxItems pattern format".split()
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+_DESCRIBING = frozenset(
+    "$schema $id $anchor $defs $comment title description default examples deprecated readOnly writeOnly "
+    "contentEncoding contentMediaType contentSchema definitions then else minContains maxContains".split()
 )
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
 _FENCED = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\n?```\s*$", re.DOTALL)
+_LONGEST = 160
+"""Characters of what is wrong: a value that is quoted in it may be a whole page."""
 
 
-def unusable(schema: Any, where: str = "schema") -> str | None:
+def unusable(schema: Any) -> str | None:
     """Why a schema cannot be checked; None where it can."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError, best_match
+
     if not isinstance(schema, dict):
-        return f"{where} must be an object"
-    for key in schema:
-        if key not in _KNOWN:
-            return f"{where} uses {key!r}, which is not checked here"
-    kinds = schema.get("type", [])
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
-        if kind not in _TYPES:
-            return f"{where} has the type {kind!r}, which JSON does not know"
-    for name, inner in schema.get("properties", {}).items():
-        if (wrong := unusable(inner, f"{where}.{name}")) is not None:
-            return wrong
-    if isinstance(schema.get("items"), dict):
-        return unusable(schema["items"], f"{where}[]")
+        return "schema must be an object"
     try:
-        re.compile(schema.get("pattern", ""))
-    except re.error:
-        return f"{where} has a pattern that is none"
-    return None
+        meta = Draft202012Validator(
+            Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER
+        )
+        wrong: SchemaError | None = best_match(meta.iter_errors(schema))
+        if wrong is not None:
+            return _told(wrong.message, f"schema{wrong.json_path[1:]}")
+        return _unresolved(schema) or _unknown(schema)
+    except RecursionError:
+        return "schema is too deep"
 
 
 def violation(value: Any, schema: Mapping[str, Any], where: str = "it") -> str | None:
     """What of a value is not as the schema says; None where all is."""
-    kinds = schema.get("type")
-    if kinds is not None:
-        wanted = [kinds] if isinstance(kinds, str) else list(kinds)
-        if not any(_is(value, kind) for kind in wanted):
-            return f"{where} must be {' or '.join(wanted)}"
-    if "enum" in schema and value not in schema["enum"]:
-        return f"{where} must be one of {json.dumps(schema['enum'], ensure_ascii=False)}"
-    if "const" in schema and value != schema["const"]:
-        return f"{where} must be {json.dumps(schema['const'], ensure_ascii=False)}"
-    if isinstance(value, dict):
-        return _object(value, schema, where)
-    if isinstance(value, list):
-        return _array(value, schema, where)
-    return _scalar(value, schema, where)
+    return _violation(value, _validator(schema), where)
 
 
 def parsed(text: str) -> Any:
@@ -77,19 +58,21 @@ def parsed(text: str) -> Any:
 
 def found_in(text: str, schema: Mapping[str, Any]) -> str | None:
     """The first JSON value in a text that is as the schema says, as it stands there; None where there is none."""
-    decoder = json.JSONDecoder()
+    decoder, validator = json.JSONDecoder(), _validator(schema)
     for opening in re.finditer(r"[\[{]", text):
         try:
             value, end = decoder.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
             continue
-        if violation(value, schema) is None:
+        if _violation(value, validator, "it") is None:
             return text[opening.start() : end]
     return None
 
 
-def coerced(value: Any, schema: Mapping[str, Any]) -> Any:
+def coerced(value: Any, schema: Any) -> Any:
     """A value with what is meant unmistakably brought into its type: "3" is 3, 3 is "3", one of a list is a list."""
+    if not isinstance(schema, Mapping):
+        return value
     kind = schema.get("type")
     if isinstance(value, dict) and kind in (None, "object"):
         known = schema.get("properties", {})
@@ -101,7 +84,10 @@ def coerced(value: Any, schema: Mapping[str, Any]) -> Any:
         missing = {
             name: inner["default"]
             for name, inner in known.items()
-            if name in schema.get("required", []) and name not in kept and "default" in inner
+            if name in schema.get("required", [])
+            and name not in kept
+            and isinstance(inner, Mapping)
+            and "default" in inner
         }
         return {**kept, **missing}
     if isinstance(value, list) and kind == "array":
@@ -125,50 +111,67 @@ def _plain(value: Any, kind: str) -> Any:
     return value
 
 
-def _is(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if kind == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _TYPES[kind])
+def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
+    # Without a registry of its own the library would fetch what a schema points to.
+    return Draft202012Validator(schema, registry=Registry())
 
 
-def _object(value: dict[str, Any], schema: Mapping[str, Any], where: str) -> str | None:
-    known = schema.get("properties", {})
-    for name in schema.get("required", []):
-        if name not in value:
-            return f"{where} lacks {name!r}"
-    for name, inner in value.items():
-        if name in known:
-            wrong = violation(inner, known[name], f"{where}.{name}")
-        elif schema.get("additionalProperties", True) is False:
-            wrong = f"{where} has {name!r}, which it should not"
-        else:
-            wrong = None
-        if wrong is not None:
-            return wrong
+def _violation(value: Any, validator: Draft202012Validator, where: str) -> str | None:
+    from jsonschema.exceptions import best_match
+
+    try:
+        wrong = best_match(validator.iter_errors(value))
+    except RecursionError:
+        return f"{where} cannot be checked: the schema or the value has no end"
+    return None if wrong is None else _told(wrong.message, f"{where}{wrong.json_path[1:]}")
+
+
+def _told(message: str, where: str) -> str:
+    return f"{where}: {textwrap.shorten(message, _LONGEST, placeholder=' …')}"
+
+
+def _within(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema and all that are in it."""
+    from referencing.jsonschema import DRAFT202012
+
+    if isinstance(schema, dict):
+        yield schema
+        for inner in DRAFT202012.create_resource(schema).subresources():
+            yield from _within(inner.contents)
+
+
+def _unresolved(schema: dict[str, Any]) -> str | None:
+    """The first reference that does not lead into the schema itself."""
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).resolver()
+    for inner in _within(schema):
+        for key in ("$ref", "$dynamicRef"):
+            if key not in inner:
+                continue
+            try:
+                resolver.lookup(inner[key])
+            except Unresolvable:
+                return f"schema points to {inner[key]!r}, which is not in it"
     return None
 
 
-def _array(value: list[Any], schema: Mapping[str, Any], where: str) -> str | None:
-    if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-        return f"{where} has {len(value)} entries"
-    each = schema.get("items")
-    if isinstance(each, dict):
-        for place, inner in enumerate(value):
-            if (wrong := violation(inner, each, f"{where}[{place}]")) is not None:
-                return wrong
-    return None
+def _unknown(schema: dict[str, Any]) -> str | None:
+    """The first keyword that the standard does not have."""
+    from jsonschema import Draft202012Validator
 
-
-def _scalar(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
-    if isinstance(value, str):
-        if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
-            return f"{where} has {len(value)} characters"
-        if "pattern" in schema and re.search(schema["pattern"], value) is None:
-            return f"{where} does not fit {schema['pattern']}"
-        return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return f"{where} is out of range"
-    return None
+    known = _DESCRIBING | set(Draft202012Validator.VALIDATORS)
+    return next(
+        (
+            f"schema uses {key!r}, which is no keyword of JSON Schema"
+            for inner in _within(schema)
+            for key in inner
+            if key not in known
+        ),
+        None,
+    )

@@ -28,7 +28,7 @@ from app.host.events import TurnRequest
 from app.host.jobs import Opening
 from app.host.requests import turns_of
 from app.model.renderer import Turn
-from store import consent, conversations
+from store import consent, conversations, events
 from store.conversations import Message, ReplyEnd, ReplyStart
 from store.db import Store
 from store.errors import UsageError
@@ -143,6 +143,8 @@ def _extended(store: Store, reply: Message) -> Question:
         raise UsageError("this reply ended by itself: there is nothing to go on with")
     said = conversations.tokens(store, reply.id)
     question = _again(store, conversations.get_message(store, reply.parent))
+    if events.repaired(store, reply.id):
+        return replace(question, opening=Opening(reply.id, reply.text))
     return replace(question, opening=Opening(reply.id, reply.text, said.completion, said.logprobs))
 
 

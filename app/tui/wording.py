@@ -76,6 +76,8 @@ def meta_line(entry: ThreadMessage) -> Content:
         short = told_in_short(message.left_out, int(message.sampler.get("summarised", 0)))
         parts.append(Content(f"{message.left_out} earlier messages left out{short}"))
     parts.extend(_ending(entry))
+    if entry.note is not None:
+        parts.append(Content.styled(entry.note, _BAD))
     if entry.rating:
         good = entry.rating > 0
         parts.append(Content.styled("▲ good" if good else "▼ bad", _GOOD if good else _BAD))
