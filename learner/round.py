@@ -102,6 +102,7 @@ class Round:
         self._skipped: list[dict[str, str]] = []
         self._seconds: dict[str, float] = {}
         self._told = 0.0
+        self._processor = time.process_time()
         self._relearned: list[Unit] = []
         self._ledger = ""
         self._seed = 0
@@ -345,6 +346,7 @@ class Round:
             "skipped": skipped,
             "gate": adapter.gate if adapter else {},
             "seconds": round((datetime.now(UTC) - began).total_seconds(), 2),
+            "cpu_seconds": round(time.process_time() - self._processor, 2),
         }
         runs.finish(self._store, self._run.id, outcome, result)
         log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self._seconds)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from store import decisions, runs
+from store import decisions, ids, runs
 from store.control import (
     CONTROL,
     EVERYTHING,
@@ -243,7 +243,7 @@ def spent(store: Store, known: Iterable[Change], day_ago: str) -> dict[str, floa
     for run in runs.list_(store, 200):
         if run.started is None or run.created < day_ago:
             continue
-        end = run.finished or run.started
+        end = run.finished or ids.now()
         seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(run.started)).total_seconds()
         minutes += seconds / 60
         processor += float(run.result.get("cpu_seconds", seconds)) / 60
