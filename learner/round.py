@@ -294,6 +294,8 @@ class Round:
                 report["summary"] = (
                     "kept back: a rating, or the consent to learn from it, was taken back meanwhile"
                 )
+            elif verdict.passed and self._frozen():
+                report["summary"] = "kept back: it passed, but the owner froze everything meanwhile"
             elif verdict.passed:
                 if adapters.publish(self._store, candidate.id, report):
                     units.set_learned(self._store, self._relearned)
@@ -301,6 +303,11 @@ class Round:
                 report["summary"] = "kept back: it passed, but another version is pinned"
             adapters.reject(self._store, candidate.id, report, report["summary"])
             return self._finish(RunOutcome.REJECTED, adapters.get(self._store, candidate.id))
+
+    def _frozen(self) -> bool:
+        """Whether nothing may be changed by itself any more; what the owner ordered is not by itself."""
+        ordered = self._run.trigger in (Trigger.MANUAL, Trigger.FORGETTING)
+        return not ordered and bool(settings.get(self._store, settings.FROZEN))
 
     def _taken_back(self, candidate: Adapter) -> bool:
         """Whether a rating, the consent to learn from it, or what it was given for is not there any more."""

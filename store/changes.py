@@ -321,6 +321,9 @@ def _follow_run(store: Store, change: Change) -> None:
         return
     if run.outcome is RunOutcome.PROMOTED:
         change.applied, change.adapter = run.finished, run.result.get("adapter")
+    elif run.outcome is RunOutcome.REJECTED and run.result.get("gate", {}).get("passed"):
+        # It passed and the owner let nothing go live: a pin, a freeze, a rating taken back. No fault of the knob's.
+        change.called_off = True
     elif run.outcome is RunOutcome.REJECTED:
         change.refused = run.finished
     elif run.state in (RunState.DONE, RunState.FAILED):
