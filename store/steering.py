@@ -255,8 +255,14 @@ def _undo_rollback(store: Store, record: Decision) -> Done:
     """Switch on again what the rules had taken back."""
     target = str(record.choice["target"])
     change = changes.get(store, target)
-    if change is None or change.item is None:
-        raise UsageError("an adapter that was rolled back is chosen again with `mynah adapters use`")
-    items.switch(store, change.item, ItemState.ACTIVE, record.id)
+    if change is not None and change.item is not None:
+        items.switch(store, change.item, ItemState.ACTIVE, record.id)
+        said = f"{change.item} holds again"
+    elif change is not None and change.adapter is not None:
+        made = adapters.get(store, change.adapter)
+        adapters.use(store, made.base_hash, made.id)
+        said = f"v{made.version} answers again"
+    else:
+        raise UsageError(f"what decision {record.id} took back is gone")
     decisions.append(store, UNDONE, {"decision": record.id}, {"action": "undo", "by": By.OWNER})
-    return Done(record.id, f"{change.item} holds again")
+    return Done(record.id, said)

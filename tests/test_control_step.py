@@ -340,6 +340,12 @@ def test_a_version_that_makes_it_worse_is_rolled_back_by_itself(desk: Desk) -> N
     last = desk.last()
     assert (last.choice["action"], last.choice["knob"]) == (Action.ROLLBACK, "weights")
     assert "it made things worse" in last.choice["why"]
+    assert steering.undo(desk.store, last.id).said == "v1 answers again"
+    serving = adapters.active(desk.store, seed.BASE).adapter
+    assert serving is not None
+    assert serving.id == made
+    desk.look()
+    assert adapters.active(desk.store, seed.BASE).adapter == serving, "the owner's word is not undone in turn"
 
 
 def test_a_version_that_does_not_help_twice_is_not_tried_a_third_time(desk: Desk) -> None:
