@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from store import drafts, settings
+from store import conversations, drafts, settings
 from store.db import Store
 
 REMEMBERED = 200
@@ -44,6 +44,14 @@ class Composing(ABC):
         keys = settings.get(self.store, settings.KEYS)
         chosen = {str(name): str(value) for name, value in keys.items()} if isinstance(keys, dict) else {}
         return Preferences(str(settings.get(self.store, settings.THEME)), chosen)
+
+    def offer_lesson(self) -> bool:
+        """Whether the lesson is to be offered now: once, in a home where nothing was ever said."""
+        store = self.store
+        if not settings.get(store, settings.LESSON) or conversations.list_(store, 1):
+            return False
+        settings.put(store, settings.LESSON, False)
+        return True
 
     def choose_theme(self, name: str) -> None:
         """Remember a theme."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.models import Choice, Machine, Phase, Progress
+from app.models import Choice, Machine, Phase, Progress, Running
 
 GIB = 2**30
 _BAR = 24
@@ -35,6 +35,15 @@ def advice_line(choice: Choice) -> str:
         f"{needs.weights / GIB:.1f} GiB of weights and {needs.cache / GIB:.1f} GiB of cache to answer, "
         f"about {needs.teaching / GIB:.1f} GiB more while it learns{window}"
     )
+
+
+def running_line(running: Running, machine: Machine) -> str:
+    """How the model is run here."""
+    if running.gpu_layers is None:
+        gpu = "every layer that fits" if machine.gpus else "none here"
+    else:
+        gpu = "no layers" if running.gpu_layers == 0 else f"up to {running.gpu_layers} layers"
+    return f"It sees {running.context:,} tokens of a conversation; on a GPU: {gpu}"
 
 
 def pull_line(now: Progress) -> str:

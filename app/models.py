@@ -22,7 +22,7 @@ from app.model.fitting import Machine as Machine
 from app.model.memory import CacheShape
 from app.model.pulling import Phase as Phase
 from app.model.pulling import Progress as Progress
-from store import settings
+from store import options, settings
 from store.db import Store
 from store.errors import ModelFileError
 from store.home import Home
@@ -54,6 +54,14 @@ class Choice:
     path: Path | None = None
     base: str | None = None
     versions: int = 0
+
+
+@dataclass(frozen=True)
+class Running:
+    """How the model is run: tokens of a conversation that it sees, and layers on a GPU, None for all that fit."""
+
+    context: int
+    gpu_layers: int | None
 
 
 class Models(ABC):
@@ -120,6 +128,31 @@ class Models(ABC):
         if chosen.base_hash != before and running_host(self.home) is not None:
             stop_host(self.home)
         return chosen
+
+    def running(self) -> Running:
+        """How models are run."""
+        layers = settings.get(self.store, settings.GPU_LAYERS)
+        return Running(
+            int(settings.get(self.store, settings.CONTEXT)), None if layers is None else int(layers)
+        )
+
+    def run_with(self, key: str, typed: str) -> Running:
+        """Change the context or the GPU's share as `mynah config` does, nothing typed being the default.
+
+        A host that runs with another value is ended, and the next question starts one.
+
+        Raises:
+            UsageError: the value does not fit.
+        """
+        before = self.running()
+        if typed.strip():
+            options.change(self.store, key, typed.strip())
+        else:
+            options.reset(self.store, key)
+        after = self.running()
+        if after != before and running_host(self.home) is not None:
+            stop_host(self.home)
+        return after
 
     def _here(self, model: ModelFile, in_use: str | None, window: int, machine: Machine) -> Choice:
         info = gguf_info.read(model.path)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from app import threads
 from app.composing import Composing
 from app.governing import Governing
-from app.harness import notes
 from app.host.client import HostClient, TurnRequest, TurnStream, ensure_host, running_host
 from app.insight import Insight
 from app.knowing import Knowing
@@ -26,13 +26,15 @@ from app.model import catalogue
 from app.model.catalogue import ModelFile as ModelFile
 from app.models import Models
 from app.strengths import Strengths
+from app.threads import Thread as Thread
+from app.threads import ThreadMessage as ThreadMessage
 from store import (
     adapters,
     consent,
     conversations,
     forgetting,
     ids,
-    provenance,
+    pins,
     purging,
     runs,
     search,
@@ -44,7 +46,7 @@ from store import (
 )
 from store.adapters import Adapter, Serving
 from store.consent import Change, Dials
-from store.conversations import Conversation, Message
+from store.conversations import Conversation
 from store.db import Store
 from store.errors import AdapterFileError, HostUnavailable, Interrupted, LearnerError, UsageError
 from store.forgetting import Forgetting, Item, Preview
@@ -57,7 +59,6 @@ from store.types import (
     Consent,
     Dial,
     ForgetState,
-    Role,
     RunOutcome,
     RunState,
     Scope,
@@ -67,38 +68,9 @@ from store.types import (
     UnitUse,
 )
 from store.units import Fate, Unit
-from store.verdicts import Verdict
 
 POLL_SECONDS = 0.1
 END_REPLY_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class ThreadMessage:
-    """A message on the visible path, with what the chat shows beside it. ``version`` is None for the base.
-
-    ``elsewhere`` names who wrote a reply that was not written here; ``note`` says what a guard found wrong with it and
-    could not put right.
-    """
-
-    message: Message
-    version: int | None
-    rating: float | None
-    corrected: bool
-    fate: Fate | None
-    sibling: int
-    siblings: list[str]
-    verdict: Verdict | None = None
-    elsewhere: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True)
-class Thread:
-    """A conversation as it is shown: the path from its first message to its head."""
-
-    conversation: Conversation
-    messages: list[ThreadMessage]
 
 
 @dataclass(frozen=True)
@@ -205,16 +177,11 @@ class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
 
     def thread(self, conversation: str) -> Thread:
         """A conversation along its visible path."""
-        store = self.store
-        found = conversations.get(store, conversation)
-        messages = conversations.path(store, found.head) if found.head else []
-        versions = adapters.versions(store, (message.adapter for message in messages))
-        return Thread(found, [self._shown(message, versions) for message in messages])
+        return threads.thread(self.store, conversation)
 
     def message(self, message: str) -> ThreadMessage:
         """One message as the chat shows it."""
-        found = conversations.get_message(self.store, message)
-        return self._shown(found, adapters.versions(self.store, [found.adapter]))
+        return threads.message(self.store, message)
 
     def select(self, message: str) -> None:
         """Show the branch that a message is on."""
@@ -394,16 +361,18 @@ class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
 
     def pin(self, adapter: str | None) -> None:
         """Keep what is active (or an adapter, which is then activated) until it is unpinned with None."""
+        if adapter is None:
+            pins.unpin(self.store, self.base_hash())
+            return
         serving = self.serving().adapter
-        if adapter is not None and (serving is None or serving.id != adapter):
+        if serving is None or serving.id != adapter:
             # One that serves keeps the strength it serves with.
             self.use(adapter)
-        settings.put(self.store, settings.PINNED, adapter)
+        pins.pin(self.store, adapter)
 
     def pinned(self) -> str | None:
-        """The pinned adapter, if any."""
-        value = settings.get(self.store, settings.PINNED)
-        return None if value is None else str(value)
+        """The pinned adapter of the model in use, if any."""
+        return pins.of(self.store, self.base_hash())
 
     def delete_adapter(self, adapter: str) -> None:
         """Delete an adapter's files."""
@@ -522,31 +491,6 @@ class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
         except HostUnavailable:
             host = None
         return Snapshot(self.serving(), self.learning(0), host, self.store.data_version)
-
-    def _shown(self, message: Message, versions: dict[str, int]) -> ThreadMessage:
-        store = self.store
-        beside = [other.id for other in conversations.siblings(store, message.id)]
-        rating, corrected, verdict, note = None, False, None, None
-        if message.role is Role.ASSISTANT:
-            note = notes.of(store, message)
-            said = signals.all_of(store, message.id)
-            verdict = verdicts.standing(said)
-            for signal in said:
-                if signal.kind is SignalKind.THUMB:
-                    rating = signal.value or None
-                corrected = corrected or signal.kind is SignalKind.CORRECTION
-        return ThreadMessage(
-            message=message,
-            version=versions.get(message.adapter) if message.adapter else None,
-            rating=rating,
-            corrected=corrected,
-            fate=units.fate(store, message.id),
-            sibling=beside.index(message.id),
-            siblings=beside,
-            verdict=verdict,
-            elsewhere=provenance.author_elsewhere(store, message.id),
-            note=note,
-        )
 
     def _taught(self, unit: Unit, use: UnitUse) -> Taught:
         before = conversations.path(self.store, unit.message)

@@ -8,10 +8,17 @@ to go on; it is given the lease itself to look at.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from app.model.llama import ContextSettings, LlamaContext, LlamaModel
 from learner.yielding import Yielding, usable_threads
 
 _BATCH = 64
+
+
+def load_served(path: Path) -> LlamaModel:
+    """The served file, all of it on the processor (see device.py). Close it. Raises ModelFileError."""
+    return LlamaModel.load(path, gpu_layers=0)
 
 
 def polite_context(model: LlamaModel, yielding: Yielding, window: int, sequences: int = 1) -> LlamaContext:

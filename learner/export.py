@@ -30,8 +30,8 @@ def lora_matrices(model: Any, adapter: str) -> dict[str, tuple[Matrix, Matrix]]:
     found = {}
     for name, module in model.named_modules():
         if adapter in getattr(module, "lora_A", {}):
-            down = module.lora_A[adapter].weight.detach().float().numpy()
-            up = module.lora_B[adapter].weight.detach().float().numpy()
+            down = module.lora_A[adapter].weight.detach().float().cpu().numpy()
+            up = module.lora_B[adapter].weight.detach().float().cpu().numpy()
             found[name] = (down, up)
     return found
 

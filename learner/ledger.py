@@ -5,15 +5,16 @@ ledger that never held it, which is what makes forgetting one provable, and a ru
 choices. An eighth of the new units is held out, at least one once there are two: a unit that was trained on can no
 longer tell whether the lesson carries over. With fewer there is no evidence, and the round waits for more. A round
 starts from the bare base, so everything learned before must be in it: all earlier units come along while they are
-few, a sample of them once they are many.
+few, a sample of them once they are many: a round takes as long as what is new, not as what was.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from store.types import UnitState
 from store.units import Unit
@@ -47,14 +48,24 @@ def seed(content: str, attempt: int) -> int:
     return int.from_bytes(made[:4], "big") & 0x7FFFFFFF
 
 
-def split(waiting: Sequence[Unit], learned: Sequence[Unit], seed: int) -> Split:
-    """Divide the ledger. Units held out once stay held out, and test later rounds too."""
+def split(
+    waiting: Sequence[Unit],
+    learned: Sequence[Unit],
+    seed: int,
+    usable: Callable[[Unit], bool] = lambda _: True,
+) -> Split:
+    """Divide the ledger. Units held out once stay held out, and test later rounds too.
+
+    ``usable``: whether an earlier unit can be made into an example. It is asked only of those that are picked, because
+    making one takes milliseconds and there may be ten thousand.
+    """
     earlier_tests = [unit for unit in learned if unit.state is UnitState.HELD_OUT]
     earlier = [unit for unit in learned if unit.state is UnitState.USED]
     tests = tested(waiting)
     fresh = [unit for unit in waiting if unit.id not in tests]
-    held_out = [unit for unit in waiting if unit.id in tests] + earlier_tests[-MAX_HELD_OUT:]
-    return Split(fresh, held_out, _replayed(earlier, len(fresh), random.Random(seed)))
+    newest = list(islice(filter(usable, reversed(earlier_tests)), MAX_HELD_OUT))
+    held_out = [unit for unit in waiting if unit.id in tests] + newest[::-1]
+    return Split(fresh, held_out, _replayed(earlier, len(fresh), random.Random(seed), usable))
 
 
 def tested(waiting: Sequence[Unit]) -> Collection[str]:
@@ -96,9 +107,12 @@ def play_over(history: Sequence[tuple[Unit, int]]) -> Again | None:
     return last
 
 
-def _replayed(earlier: Sequence[Unit], fresh: int, choice: random.Random) -> list[Unit]:
+def _replayed(
+    earlier: Sequence[Unit], fresh: int, choice: random.Random, usable: Callable[[Unit], bool]
+) -> list[Unit]:
     if len(earlier) <= REPLAY_ALL_UP_TO:
-        return list(earlier)
+        return list(filter(usable, earlier))
     count = max(REPLAY_ALL_UP_TO, round(fresh * REPLAY_SHARE))
-    picked = {unit.id for unit in choice.sample(list(earlier), min(count, len(earlier)))}
+    drawn = choice.sample(list(earlier), len(earlier))
+    picked = {unit.id for unit in islice(filter(usable, drawn), count)}
     return [unit for unit in earlier if unit.id in picked]

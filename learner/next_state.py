@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner.likeness import letter_similarity, words
+from store.verdicts import OTHERWISE, PUT_RIGHT
 
 Array = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -69,8 +70,8 @@ DISSATISFIED = frozenset({NextState.AGAIN, NextState.CHANGE, NextState.FACT})
 
 WORDING: dict[NextState, str] = {
     NextState.AGAIN: "asked again",
-    NextState.CHANGE: "wanted it otherwise",
-    NextState.FACT: "put it right",
+    NextState.CHANGE: OTHERWISE,
+    NextState.FACT: PUT_RIGHT,
     NextState.THANKS: "thanked",
     NextState.FOLLOW_UP: "asked on",
     NextState.NEW_TOPIC: "went on to something else",

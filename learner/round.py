@@ -26,9 +26,11 @@ from app.model import catalogue, convert
 from app.model.catalogue import ModelFile
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer
-from learner import examples, hints, ledger
+from learner import device, endpoint, examples, hints, ledger
+from learner.contexts import load_served
 from learner.demonstrations import Demonstrator
 from learner.examples import Example
+from learner.taught import Teaches
 from learner.teacher import Teacher
 from learner.yielding import Yielding, decoder_layers
 from store import adapters, consent, forgetting, runs, settings, units
@@ -36,10 +38,11 @@ from store.adapters import Adapter
 from store.db import Store
 from store.redaction.training import redactor_of
 from store.runs import Run
-from store.types import AdapterState, RunOutcome, RunState, Trigger, UnitState, UnitUse
+from store.types import AdapterState, Dial, RunOutcome, RunState, Trigger, UnitState, UnitUse
 from store.units import Unit
 
 if TYPE_CHECKING:
+    from learner.device import Device
     from learner.gate import Verdict
     from learner.trainer import Metrics
 
@@ -92,6 +95,11 @@ class Lesson:
         return [example for example in reversed(self.examples) if example.chosen is not None]
 
 
+def _needs_teacher(example: Example) -> bool:
+    """A hint alone says what is wanted and not how: where the owner wrote the reply, nobody else needs to."""
+    return example.hinted is not None and example.chosen is None
+
+
 class Round:
     """Carries one claimed run out."""
 
@@ -100,7 +108,8 @@ class Round:
         self._run = run
         self._yielding = yielding
         self._skipped: list[dict[str, str]] = []
-        self._seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
+        """Seconds of each step so far."""
         self._told = 0.0
         self._processor = time.process_time()
         self._relearned: list[Unit] = []
@@ -123,7 +132,7 @@ class Round:
                 return self._nothing([])
             waiting, earlier = again.waiting, again.learned
             self._relearned = earlier
-        with closing(LlamaModel.load(convert.served_form(base))) as served:
+        with closing(load_served(convert.served_form(base))) as served:
             system_prompt = settings.get(self._store, settings.SYSTEM_PROMPT)
             renderer = Renderer(served.vocab, served.chat_template, system_prompt)
             with self._step(RunState.PREPARING):
@@ -147,24 +156,27 @@ class Round:
         """Refuse what cannot be an example, and divide the rest."""
         made: dict[str, Example] = {}
         redactor = redactor_of(self._store)
+
+        def reason_against(unit: Unit) -> str | None:
+            built = examples.build(self._store, renderer, unit, redactor)
+            if not isinstance(built, Example):
+                return built.reason
+            made[unit.id] = built
+            return None
+
         usable = []
         for unit in waiting:
-            built = examples.build(self._store, renderer, unit, redactor)
-            if isinstance(built, Example):
-                made[unit.id] = built
+            reason = reason_against(unit)
+            if reason is None:
                 usable.append(unit)
             else:
-                units.refuse(self._store, unit.id, built.reason)
-                self._skipped.append({"unit": unit.id, "reason": built.reason})
-        earlier = []
-        for unit in learned:
-            built = examples.build(self._store, renderer, unit, redactor)
-            if isinstance(built, Example):
-                made[unit.id] = built
-                earlier.append(unit)
+                units.refuse(self._store, unit.id, reason)
+                self._skipped.append({"unit": unit.id, "reason": reason})
+        denied = consent.denied(self._store, Dial.TRAIN)
+        earlier = [unit for unit in learned if unit.conversation not in denied]
         self._ledger = ledger.digest(usable, earlier)
         self._seed = ledger.seed(self._ledger, self._refused_before(base))
-        division = ledger.split(usable, earlier, self._seed)
+        division = ledger.split(usable, earlier, self._seed, lambda unit: reason_against(unit) is None)
         return Lesson(
             [(unit, made[unit.id]) for unit in division.train],
             [(unit, made[unit.id].replayed()) for unit in division.replay],
@@ -172,28 +184,39 @@ class Round:
         )
 
     def _teach(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
-        """Let the hinted base write its own better replies."""
+        """Let the hinted base, or whom the owner named, write better replies."""
 
-        def taught(pairs: list[tuple[Unit, Example]]) -> list[tuple[Unit, Example]]:
-            done = []
-            for unit, example in pairs:
-                if example.hinted is not None and example.chosen is None:
-                    result = teacher.teach(example, self._seed)
-                    log.info(
-                        "unit %s: %d accepted, refused %s",
-                        unit.id,
-                        len(result.example.accepted),
-                        result.refused,
-                    )
-                    if result.dropped is not None:
-                        hints.record(self._store, unit, result.dropped)
-                    example = result.example
-                done.append((unit, example))
-                self._tell(RunState.PREPARING, len(done) / len(pairs), "asking the teacher")
+        def taught(pairs: list[tuple[Unit, Example]], start: float) -> list[tuple[Unit, Example]]:
+            asked = [place for place, (_, example) in enumerate(pairs) if _needs_teacher(example)]
+            done = list(pairs)
+            if elsewhere is not None:
+                for place in asked:
+                    unit, example = pairs[place]
+                    endpoint.record(self._store, unit, elsewhere, endpoint.messages(example))
+            results = teacher.teach(
+                [pairs[place][1] for place in asked],
+                self._seed,
+                lambda share: self._tell(RunState.PREPARING, 0.5 * (start + share / 3), "asking the teacher"),
+            )
+            for place, result in zip(asked, results, strict=True):
+                unit = pairs[place][0]
+                done[place] = (unit, result.example)
+                accepted = len(result.example.accepted) + (result.example.chosen is not None)
+                log.info("unit %s: %d accepted, refused %s", unit.id, accepted, result.refused)
+                if result.dropped is not None:
+                    hints.record(self._store, unit, result.dropped)
             return done
 
-        with closing(Teacher(served, renderer, self._yielding)) as teacher:
-            return Lesson(taught(lesson.train), taught(lesson.replay), taught(lesson.held_out))
+        elsewhere = endpoint.chosen(self._store)
+        teacher: Teaches = (
+            Teacher(served, renderer, self._yielding)
+            if elsewhere is None
+            else endpoint.EndpointTeacher(elsewhere, renderer, self._yielding.border)
+        )
+        with closing(teacher):
+            return Lesson(
+                taught(lesson.train, 0.0), taught(lesson.replay, 1 / 3), taught(lesson.held_out, 2 / 3)
+            )
 
     def _practise(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
         """Let the base that is shown the corrections answer everyday questions like them."""
@@ -205,13 +228,14 @@ class Round:
 
     def _learn(self, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> RunOutcome:
         """Train, export, test, and publish or refuse."""
-        candidate, verdict = self._train_and_test(base, served, renderer, lesson)
-        gc.collect()
+        with device.chosen(self._store) as place, self._yielding.on(place):
+            candidate, verdict = self._train_and_test(place, base, served, renderer, lesson)
+            gc.collect()
         with self._step(RunState.PUBLISHING):
             return self._decide(candidate, verdict)
 
     def _train_and_test(
-        self, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson
+        self, place: Device, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson
     ) -> tuple[Adapter, Verdict]:
         """The part that needs the training libraries and gigabytes; all of them end with it."""
         with self._step(RunState.TRAINING):
@@ -222,13 +246,15 @@ class Round:
             self._tell(RunState.TRAINING, 0.0, "loading the weights")
             anchors = [served.vocab.encode(text, special=False) for text in reference.ANCHOR_PASSAGES]
             told = partial(self._tell, RunState.TRAINING)
-            trainer = Trainer(weights.load_base(base), recipe, anchors, self._yielding, told)
+            network = place.place(weights.load_base(base))
+            trainer = Trainer(network, recipe, anchors, self._yielding, told)
             serving = adapters.active(self._store, base.base_hash)
             held_out = lesson.tests
-            before = self._before(trainer.model, held_out, serving.adapter)
-            # When to stop is measured from the base, where the round starts: what is trained must not depend on what
-            # happens to serve meanwhile.
-            start = before if serving.adapter is None else self._before(trainer.model, held_out, None)
+            with self._yielding.inside(decoder_layers(trainer.model)):
+                before = self._before(trainer.model, held_out, serving.adapter)
+                # When to stop is measured from the base, where the round starts: what is trained must not depend on
+                # what happens to serve meanwhile.
+                start = before if serving.adapter is None else self._before(trainer.model, held_out, None)
 
             def gains(since: list[float]) -> list[float]:
                 now = [gate.preference(trainer.model, example) for example in held_out]
@@ -356,7 +382,7 @@ class Round:
             "cpu_seconds": round(time.process_time() - self._processor, 2),
         }
         runs.finish(self._store, self._run.id, outcome, result)
-        log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self._seconds)
+        log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self.seconds)
         return outcome
 
     def _manifest(
@@ -375,7 +401,7 @@ class Round:
             "ledger": self._ledger,
             "practice": len(lesson.practice),
             "metrics": metrics.as_dict(),
-            "seconds": self._seconds,
+            "seconds": self.seconds,
             "waited": round(self._yielding.waited, 2),
         }
 
@@ -396,7 +422,7 @@ class Round:
             yield
         finally:
             spent = time.monotonic() - began
-            self._seconds[state] = round(self._seconds.get(state, 0.0) + spent, 2)
+            self.seconds[state] = round(self.seconds.get(state, 0.0) + spent, 2)
 
     def _tell(self, state: RunState, share: float, note: str, *, force: bool = False) -> None:
         """Write progress, twice a second at most: each is a transaction."""

@@ -2,7 +2,8 @@
 
 The vocabulary's matrix is a fifth of SmolLM2's arithmetic and, over a long prompt, most of the memory, so it is
 applied to the reply's positions only. Sequences are padded on the right and masked, which leaves the positions
-that count as they would be alone.
+that count as they would be alone. Wherever the model lies, its logits come back to main memory: what is made of them is
+little work, and what is kept of them would fill a GPU.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ def completion_logits(model: Any, sequences: Sequence[Sequence2]) -> list[Tensor
         ids[row, :length] = torch.tensor([*prompt, *completion])
         mask[row, :length] = 1
     causal = model.get_base_model() if hasattr(model, "get_base_model") else model
-    hidden = causal.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+    there = next(causal.parameters()).device
+    hidden = causal.base_model(
+        input_ids=ids.to(there), attention_mask=mask.to(there), use_cache=False
+    ).last_hidden_state
     return [
-        causal.lm_head(hidden[row, len(prompt) - 1 : len(prompt) + len(completion) - 1])
+        causal.lm_head(hidden[row, len(prompt) - 1 : len(prompt) + len(completion) - 1]).cpu()
         for row, (prompt, completion) in enumerate(sequences)
     ]
 

@@ -8,78 +8,127 @@ ten times quicker there than in the training library, and it is the model the ow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 
 from app.model.llama import (
     LlamaContext,
     LlamaModel,
     SamplerSettings,
     evaluate_prompt,
-    generate,
+    generate_together,
     shared_prefix,
 )
 from app.model.renderer import Renderer
 from learner import checks, hints
 from learner.contexts import polite_context
-from learner.examples import Example
+from learner.examples import MAX_PROMPT_TOKENS, Example
+from learner.taught import Taught
 from learner.yielding import Yielding
 
 ACCEPTED_PER_UNIT = 2
 TRIES_PER_UNIT = 4
 MAX_REPLY_TOKENS = 200
-_WINDOW = 1024
+TOGETHER = 8
+"""Replies written at once, two tries of four examples: one alone is 32 tokens/s on two cores, eight together 137."""
+
+_WAVE = 2
+_WINDOW = MAX_PROMPT_TOKENS + MAX_REPLY_TOKENS
 
 
-@dataclass(frozen=True)
-class Taught:
-    """An example with its accepted replies, why the others were refused, and why its hint was left out, if it was."""
+@dataclass
+class _Pupil:
+    """An example on its way through the tries."""
 
     example: Example
-    refused: tuple[str, ...]
-    dropped: str | None = None
+    dropped: str | None
+    accepted: list[list[int]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def hinted(self) -> list[int]:
+        assert self.example.hinted is not None
+        return self.example.hinted
+
+    @property
+    def wants_more(self) -> bool:
+        return self.dropped is None and len(self.accepted) < ACCEPTED_PER_UNIT
+
+    def judge(self, text: str, tokens: list[int], ended: bool, completion: list[int]) -> None:
+        """Take a reply, or note why not; one more than is wanted is neither."""
+        if not self.wants_more:
+            return
+        reason = checks.teaches(
+            text,
+            tokens,
+            ended=ended,
+            question=self.example.question,
+            rejected=self.example.reply_text,
+            hint=self.example.hint or "",
+        )
+        if reason is None:
+            self.accepted.append(completion)
+        else:
+            self.refused.append(reason)
+
+    def taught(self) -> Taught:
+        """What came of it."""
+        if self.dropped is not None:
+            return Taught(self.example, (self.dropped,), self.dropped)
+        return Taught(self.example.taught_by(self.accepted), tuple(self.refused))
 
 
 class Teacher:
     """Writes replies to hinted prompts. Close it: it holds a context of the served model."""
 
     def __init__(self, model: LlamaModel, renderer: Renderer, yielding: Yielding) -> None:
+        self._model = model
         self._renderer = renderer
+        self._yielding = yielding
         self._pause = yielding.border
         self._vocab = model.vocab
         self._context: LlamaContext = polite_context(model, yielding, _WINDOW)
 
-    def teach(self, example: Example, seed: int) -> Taught:
-        """Up to two accepted replies, from at most four tries; the first try is greedy.
+    def teach(
+        self, examples: Sequence[Example], seed: int, told: Callable[[float], None] = lambda _: None
+    ) -> list[Taught]:
+        """Up to two accepted replies for each, from at most four tries; the first try is greedy.
 
-        A hint that says nothing is left out, and nothing is asked.
+        A hint that says nothing is left out, and nothing is asked. ``told`` hears the share that is done.
         """
+        pupils = [self._pupil(example) for example in examples]
+        for wave in range(0, TRIES_PER_UNIT, _WAVE):
+            waiting = [pupil for pupil in pupils if pupil.wants_more]
+            for start in range(0, len(waiting), TOGETHER // _WAVE):
+                self._ask(waiting[start : start + TOGETHER // _WAVE], range(wave, wave + _WAVE), seed)
+                told((wave + _WAVE * min(1.0, (start + 1) / len(waiting))) / TRIES_PER_UNIT)
+        return [pupil.taught() for pupil in pupils]
+
+    def _pupil(self, example: Example) -> _Pupil:
         assert example.hinted is not None
         assert example.hint is not None
         dropped = self._useless(example, example.hinted, example.hint)
-        if dropped is not None:
-            return Taught(hints.without_hint(example), (dropped,), dropped)
-        accepted: list[list[int]] = []
-        refused: list[str] = []
-        for attempt in range(TRIES_PER_UNIT):
-            sampler = SamplerSettings(temperature=0.0 if attempt == 0 else 0.7, seed=seed + attempt)
-            tokens, ended = self._reply(example.hinted, sampler)
-            text = self._vocab.text(tokens)
-            reason = checks.teaches(
-                text,
-                tokens,
-                ended=ended,
-                question=example.question,
-                rejected=example.reply_text,
-                hint=example.hint,
+        return _Pupil(hints.without_hint(example) if dropped else example, dropped)
+
+    def _ask(self, pupils: Sequence[_Pupil], attempts: Sequence[int], seed: int) -> None:
+        """The replies of some attempts at some examples, all at once."""
+        tries = [(pupil, attempt) for pupil in pupils for attempt in attempts]
+        samplers = [
+            SamplerSettings(temperature=0.0 if attempt == 0 else 0.7, seed=seed + attempt)
+            for _, attempt in tries
+        ]
+        prompts = [pupil.hinted for pupil, _ in tries]
+        stops = self._renderer.stop_ids
+        with closing(polite_context(self._model, self._yielding, _WINDOW, len(tries))) as context:
+            replies = generate_together(
+                context, prompts, samplers, MAX_REPLY_TOKENS, stops, between=self._yielding.border
             )
-            if reason is None:
-                accepted.append(self._renderer.completion(text.strip()))
-            else:
-                refused.append(reason)
-            if len(accepted) == ACCEPTED_PER_UNIT:
-                break
-        return Taught(example.taught_by(accepted), tuple(refused))
+        for (pupil, _), reply in zip(tries, replies, strict=True):
+            ended = reply[-1] in stops
+            tokens = reply[:-1] if ended else reply
+            text = self._vocab.text(tokens)
+            pupil.judge(text, tokens, ended, self._renderer.completion(text.strip()))
 
     def _useless(self, example: Example, hinted: list[int], hint: str) -> str | None:
         """Why a hint must not teach, or None."""
@@ -106,18 +155,6 @@ class Teacher:
             context.evaluate([token], place)
             found.append(context.logits().copy())
         return found
-
-    def _reply(self, prompt: Sequence[int], sampler: SamplerSettings) -> tuple[list[int], bool]:
-        stops = self._renderer.stop_ids
-        tokens = [
-            token.id
-            for token in generate(
-                self._context, prompt, sampler, MAX_REPLY_TOKENS, stops, between=self._pause
-            )
-        ]
-        if tokens and tokens[-1] in stops:
-            return tokens[:-1], True
-        return tokens, False
 
     def close(self) -> None:
         """Give the context back."""

@@ -4,7 +4,8 @@ A training step takes a second and more, which is a long time to wait for a firs
 leaves the caches, the memory bus and a shared core busy. So the lease is looked at in front of every decoder
 layer too, forward and backward, and a reply that begins in the middle of a step waits for one layer at most
 (15 ms with SmolLM2). Looking costs under a microsecond. A host that streams without a pause must not starve
-the learner for ever: after ``max_wait`` seconds it may finish one micro-batch.
+the learner for ever: after ``max_wait`` seconds it may finish one micro-batch. On a GPU, which computes what it was
+handed over whoever waits, the borders are the passes (device.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
+
+from learner.device import Borders, Device, Processor
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -44,6 +48,7 @@ class Yielding:
         self._lease = lease
         self._max_wait = max_wait
         self._turn = _Turn.ASKING
+        self._device: Device = Processor()
         self.waited = 0.0
 
     def border(self) -> None:
@@ -55,6 +60,7 @@ class Yielding:
         """Inside a micro-batch: wait, unless this micro-batch was granted after a full wait."""
         if self._turn is _Turn.GRANTED:
             return
+        self._device.finish()
         slept = self._lease.wait_until_free(self._max_wait)
         self.waited += slept
         if slept >= self._max_wait and self._lease.held:
@@ -66,12 +72,23 @@ class Yielding:
         return self._lease.signal
 
     @contextmanager
+    def on(self, device: Device) -> Iterator[None]:
+        """While the block runs, what is computed is computed there."""
+        before, self._device = self._device, device
+        try:
+            yield
+        finally:
+            self._device = before
+
+    @contextmanager
     def inside(self, layers: Iterator[nn.Module]) -> Iterator[None]:
-        """While the block runs, step aside at each of these layers, forward and backward."""
+        """While the block runs, step aside at each of these layers, forward and backward, or at each whole pass."""
         handles = []
-        for layer in layers:
+        whole = self._device.borders is Borders.PASSES
+        for layer in islice(layers, 1 if whole else None):
             handles.append(layer.register_forward_pre_hook(self._on_forward))
-            handles.append(layer.register_forward_hook(self._after_forward))
+            if not whole:
+                handles.append(layer.register_forward_hook(self._after_forward))
         try:
             yield
         finally:

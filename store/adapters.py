@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store import decisions, settings, units
+from store import decisions, pins, units
 from store.db import Store, explained
 from store.errors import AdapterFileError, NotFound, UsageError
 from store.files import force_to_disk
@@ -67,6 +67,46 @@ def active(store: Store, base_hash: str) -> Serving:
     if row is None or row["adapter"] is None:
         return Serving(None, 1.0, None if row is None else row["id"], why)
     return Serving(get(store, row["adapter"]), row["scale"], row["id"], why)
+
+
+def on_trial(store: Store, base_hash: str) -> tuple[Adapter, str] | None:
+    """What the gate made live and since when, which a rule may take back.
+
+    None for the base, for a pin, and for what the owner or a rule chose: that stays.
+    """
+    serving = active(store, base_hash)
+    if serving.adapter is None or pins.of(store, base_hash) is not None:
+        return None
+    row = store.conn.execute(
+        "SELECT created, actor FROM activations WHERE id = ?", (serving.activation,)
+    ).fetchone()
+    return (serving.adapter, str(row["created"])) if row["actor"] == Actor.GATE else None
+
+
+@dataclass(frozen=True)
+class Left:
+    """Who left an adapter for an older one or for the base, and why."""
+
+    actor: Actor
+    reason: str
+
+
+def taken_back(store: Store) -> dict[str, Left]:
+    """The adapters that an older one or the base was preferred to, and that do not serve again."""
+    left: dict[str, Left] = {}
+    serving: dict[str, tuple[str, int] | None] = {}
+    for row in store.conn.execute(
+        "SELECT activations.base_hash, adapter, version, actor, activations.reason FROM activations "
+        "LEFT JOIN adapters ON adapters.id = adapter ORDER BY activations.id"
+    ):
+        before = serving.get(row["base_hash"])
+        after = None if row["adapter"] is None else (row["adapter"], row["version"])
+        if before is not None and (after is None or after[1] < before[1]):
+            left[before[0]] = Left(Actor(row["actor"]), row["reason"])
+        if after is not None:
+            left.pop(after[0], None)
+        serving[row["base_hash"]] = after
+    return left
 
 
 def files(store: Store, adapter: str) -> Path:
@@ -147,7 +187,7 @@ def publish(store: Store, adapter: str, gate: dict[str, Any]) -> bool:
     with store.write() as connection:
         candidate = get(store, adapter)
         _write_gate(connection, adapter, gate)
-        pinned = settings.get(store, settings.PINNED)
+        pinned = pins.of(store, candidate.base_hash)
         if pinned is not None:
             decisions.append(
                 store, "promotion", {"adapter": adapter, "gate": gate, "pinned": pinned}, {"action": "keep"}
@@ -185,9 +225,8 @@ def withdraw(store: Store, adapter: str, reason: str) -> Serving:
             "UPDATE adapters SET state = ?, reason = ? WHERE id = ?", (AdapterState.REJECTED, reason, adapter)
         )
         decisions.append(store, "withdrawal", {"adapter": adapter, "reason": reason}, {"action": "fall back"})
-        if settings.get(store, settings.PINNED) == adapter:
-            # A pin on what cannot serve would keep every later version from going live.
-            settings.put(store, settings.PINNED, None)
+        # A pin on what cannot serve would keep every later version from going live.
+        pins.drop(store, [adapter])
         serving = active(store, broken.base_hash)
         if serving.adapter is None or serving.adapter.id != adapter:
             return serving
@@ -228,7 +267,7 @@ def use(store: Store, base_hash: str, adapter: str | None, scale: float = 1.0) -
             if not (files(store, chosen.id) / GGUF_NAME).exists():
                 raise AdapterFileError(f"the files of adapter {chosen.id} are gone: choose another one")
         _activate(connection, chosen, scale, Actor.OWNER, "chosen by the owner", base_hash)
-        _unpin_left(store, chosen)
+        _unpin_left(store, base_hash, chosen)
     return active(store, base_hash)
 
 
@@ -245,7 +284,7 @@ def rollback(store: Store, base_hash: str) -> tuple[Adapter, Serving]:
         before = _usable_parent(store, serving.adapter)
         reason = f"rolled back from v{serving.adapter.version}"
         _activate(connection, before, 1.0, Actor.OWNER, reason, base_hash)
-        _unpin_left(store, before)
+        _unpin_left(store, base_hash, before)
     return serving.adapter, active(store, base_hash)
 
 
@@ -267,8 +306,7 @@ def taint(store: Store, tainted: Sequence[str], reason: str) -> list[Moved]:
             f"UPDATE adapters SET state = ?, reason = ? WHERE id IN ({marks})",
             (AdapterState.TAINTED, reason, *tainted),
         )
-        if settings.get(store, settings.PINNED) in tainted:
-            settings.put(store, settings.PINNED, None)
+        pins.drop(store, tainted)
         bases = connection.execute(
             f"SELECT DISTINCT base_hash FROM adapters WHERE id IN ({marks})", list(tainted)
         ).fetchall()
@@ -310,7 +348,7 @@ def delete(store: Store, adapter: str) -> None:
         serving = active(store, row.base_hash)
         if serving.adapter is not None and serving.adapter.id == adapter:
             raise UsageError(f"adapter {adapter} serves now: roll back or choose another one first")
-        if settings.get(store, settings.PINNED) == adapter:
+        if adapter in pins.every(store):
             raise UsageError(f"adapter {adapter} is pinned: `mynah adapters pin --off` first")
         orphans = connection.execute(
             "SELECT unit FROM unit_uses JOIN units ON units.id = unit WHERE adapter = ? AND state IN (?, ?) "
@@ -334,6 +372,17 @@ def get(store: Store, adapter: str) -> Adapter:
     if row is None:
         raise NotFound(f"no adapter has the id {adapter}")
     return _adapter(store, row)
+
+
+def newest_activation(store: Store) -> int:
+    """Where the log of what serves ends; a cheap reason to look again."""
+    return int(store.conn.execute("SELECT coalesce(max(id), 0) FROM activations").fetchone()[0])
+
+
+def is_gone(store: Store, adapter: str) -> bool:
+    """Whether an adapter can never serve again, because its lessons were forgotten or its file is broken."""
+    row = store.conn.execute("SELECT state FROM adapters WHERE id = ?", (adapter,)).fetchone()
+    return row is None or row["state"] in (AdapterState.TAINTED, AdapterState.REJECTED)
 
 
 def versions(store: Store, wanted: Iterable[str | None]) -> dict[str, int]:
@@ -379,11 +428,11 @@ def _activate(
     )
 
 
-def _unpin_left(store: Store, serving: Adapter | None) -> None:
+def _unpin_left(store: Store, base_hash: str, serving: Adapter | None) -> None:
     """A pin on a version the owner has left would silently keep every new one from going live."""
-    pinned = settings.get(store, settings.PINNED)
+    pinned = pins.of(store, base_hash)
     if pinned is not None and (serving is None or serving.id != pinned):
-        settings.put(store, settings.PINNED, None)
+        pins.unpin(store, base_hash)
 
 
 def _usable_parent(store: Store, adapter: Adapter) -> Adapter | None:

@@ -4,13 +4,23 @@ The gate sees a version for seconds, the owner for days. A version that the gate
 correcting is taken back by itself, because nobody should have to find out first that there is a key for that; it is
 said once, and the owner may let it answer again. A drift that has grown over several versions, so that the next one
 would leave what the gate allows, is no fault of any of them: learning stops and the owner is asked. Both are decisions
-with their inputs on record. Only what the gate made live is watched: what the owner chose stays.
+with their inputs on record. Only what the gate made live is watched: what the owner chose stays, and so does everything
+while the owner lets nothing be changed.
+
+The controller (`app.control`) watches the same version for something else: whether what it was made for went wrong more
+often. A reply counts against one suspect only, or one fault would undo two changes. Replies with an item in force that
+came after the version and has not been shown to help count against that item, in its own trial, and not here; those of
+a version that was taken back count against nothing else any more.
 """
 
 from __future__ import annotations
 
-from store import adapters, decisions, sequential, settings, units
+import json
+from dataclasses import dataclass
+
+from store import adapters, changes, decisions, sequential, settings, steering, units
 from store.adapters import Adapter
+from store.changes import Stage
 from store.db import Store
 from store.ids import now
 from store.sequential import Finding, Watched
@@ -26,6 +36,8 @@ _DRIFT = "reference_kl"
 
 def look(store: Store) -> list[str]:
     """Watch what the gate made live, for each base; returns what was done, in words. Cheap where nothing happened."""
+    if steering.frozen(store):
+        return []
     bases = store.conn.execute("SELECT DISTINCT base_hash FROM activations").fetchall()
     done = []
     for base in bases:
@@ -35,22 +47,31 @@ def look(store: Store) -> list[str]:
 
 def watched(store: Store, base_hash: str) -> Watched | None:
     """The test of what serves now; None where nothing is to be watched: the base, a pin, a choice of the owner's."""
-    serving = adapters.active(store, base_hash)
-    if serving.adapter is None or settings.get(store, settings.PINNED) is not None:
+    trial = adapters.on_trial(store, base_hash)
+    if trial is None:
         return None
-    row = store.conn.execute(
-        "SELECT created, actor FROM activations WHERE id = ?", (serving.activation,)
-    ).fetchone()
-    if row["actor"] != Actor.GATE:
-        return None
+    adapter, live = trial
     replies = _replies(store, base_hash)
+    suspects = _suspects(store, live)
     since = [
-        objected
-        for created, adapter, objected in replies
-        if adapter == serving.adapter.id and created >= row["created"]
+        each.objected
+        for each in replies
+        if each.adapter == adapter.id and each.created >= live and not suspects & each.items
     ]
-    before = [objected for created, _, objected in replies if created < row["created"]]
+    before = [each.objected for each in replies if each.created < live]
     return sequential.watch((sum(before), len(before)), since)
+
+
+def _suspects(store: Store, live: str) -> set[str]:
+    """The items that came after a version went live by a rule, and have not been shown to help."""
+    return {
+        change.item
+        for change in changes.changes(store)
+        if change.item is not None
+        and change.applied is not None
+        and change.applied > live
+        and any(change.stage(each) is not Stage.HELPED for each in change.signatures)
+    }
 
 
 def _rise(store: Store, base_hash: str) -> str | None:
@@ -71,7 +92,7 @@ def _rise(store: Store, base_hash: str) -> str | None:
         after = adapters.fall_back(store, serving, reason)
         decisions.append(
             store,
-            "watch",
+            decisions.WATCH,
             {"adapter": serving.id, "test": found.as_dict()},
             {"action": "roll back", "to": None if after is None else after.id, "reason": reason},
         )
@@ -109,12 +130,21 @@ def _drift(store: Store, base_hash: str) -> str | None:
     return question
 
 
-def _replies(store: Store, base_hash: str) -> list[tuple[str, str | None, bool]]:
-    """When, by which adapter, and whether it was objected to: of the newest answered replies, oldest first."""
+@dataclass(frozen=True)
+class _Reply:
+    created: str
+    adapter: str | None
+    items: frozenset[str]
+    objected: bool
+
+
+def _replies(store: Store, base_hash: str) -> list[_Reply]:
+    """The newest answered replies, oldest first."""
     kinds = ", ".join("?" * len(_OBJECTS))
     rows = store.conn.execute(
         f"""
-        SELECT latest.created, latest.adapter, units.id IS NOT NULL AND units.kind IN ({kinds}) AS objected
+        SELECT latest.created, latest.adapter, latest.context_items,
+          units.id IS NOT NULL AND units.kind IN ({kinds}) AS objected
         FROM (SELECT rowid AS place, * FROM messages ORDER BY rowid DESC LIMIT ?) AS latest
         LEFT JOIN units ON units.message = latest.id
           AND NOT (units.state = ? AND coalesce(units.reason, '') IN (?, ?))
@@ -135,7 +165,15 @@ def _replies(store: Store, base_hash: str) -> list[tuple[str, str | None, bool]]
             now(-SILENCE_SECONDS),
         ),
     )
-    return [(row["created"], row["adapter"], bool(row["objected"])) for row in rows]
+    return [
+        _Reply(
+            row["created"],
+            row["adapter"],
+            frozenset(json.loads(row["context_items"] or "[]")),
+            bool(row["objected"]),
+        )
+        for row in rows
+    ]
 
 
 def _made_live(store: Store, base_hash: str) -> list[Adapter]:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from store import decisions, ids, runs
+from store import adapters, decisions, ids, runs
 from store.control import (
     CONTROL,
     EVERYTHING,
@@ -59,11 +59,16 @@ class Stage(StrEnum):
     UNDONE = "undone"
     REFUSED = "refused"
     CALLED_OFF = "called_off"
+    OVERTAKEN = "overtaken"
 
 
 @dataclass
 class Change:
-    """One decision that changed something, with what followed. ``verdicts`` are by signature."""
+    """One decision that changed something, with what followed.
+
+    ``verdicts`` are by signature; ``overtaken``: the signatures that a newer version was taught before this one was
+    judged.
+    """
 
     decision: Decision
     knob: Knob
@@ -83,6 +88,7 @@ class Change:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    overtaken: set[str] = field(default_factory=set)
 
     @property
     def before(self) -> Count:
@@ -103,7 +109,7 @@ class Change:
             return Stage.WAITING if self.approved_by is None else Stage.RUNNING
         found = self.verdicts.get(signature)
         if found is None:
-            return Stage.TRYING
+            return Stage.OVERTAKEN if signature in self.overtaken else Stage.TRYING
         return Stage.HELPED if found is Verdict.HELPED else Stage.FAILED
 
     def attempt(self, signature: str) -> Attempt | None:
@@ -133,6 +139,7 @@ def changes(store: Store) -> list[Change]:
     for change in found.values():
         if change.knob is Knob.WEIGHTS and change.run is not None:
             _follow_run(store, change)
+    _overtake(list(found.values()))
     return list(found.values())
 
 
@@ -250,6 +257,17 @@ def spent(store: Store, known: Iterable[Change], day_ago: str) -> dict[str, floa
     return {"changes": float(made), "minutes": round(minutes, 1), "cpu_minutes": round(processor, 1)}
 
 
+def _overtake(known: Sequence[Change]) -> None:
+    """Of several versions that were taught the same, the newest that still stands is the one that is tried."""
+    taught: set[str] = set()
+    for change in reversed(known):
+        if change.knob is not Knob.WEIGHTS or change.applied is None or change.undone is not None:
+            continue
+        if not change.called_off:
+            change.overtaken = taught & set(change.signatures)
+            taught |= set(change.signatures)
+
+
 def _turns(change: Change) -> list[tuple[str, bool, Knob]]:
     """When a change went well or wrong."""
     if change.refused is not None:
@@ -321,6 +339,9 @@ def _follow_run(store: Store, change: Change) -> None:
         return
     if run.outcome is RunOutcome.PROMOTED:
         change.applied, change.adapter = run.finished, run.result.get("adapter")
+        # Its lessons were forgotten, or its file cannot be loaded: neither says anything about learning.
+        if not change.verdicts and change.adapter is not None and adapters.is_gone(store, change.adapter):
+            change.called_off = True
     elif run.outcome is RunOutcome.REJECTED and run.result.get("gate", {}).get("passed"):
         # It passed and the owner let nothing go live: a pin, a freeze, a rating taken back. No fault of the knob's.
         change.called_off = True

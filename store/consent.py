@@ -91,6 +91,14 @@ def may_train(store: Store, conversation: str) -> bool:
     return of(store, conversation)[Dial.TRAIN] is Consent.ALLOW
 
 
+def denied(store: Store, dial: Dial) -> set[str]:
+    """The ids of the conversations whose dial says no."""
+    rows = store.conn.execute(
+        f"SELECT id FROM conversations WHERE {_COLUMNS[dial]} = ?", (Consent.DENY,)
+    ).fetchall()
+    return {row["id"] for row in rows}
+
+
 def turns(store: Store, conversation: str) -> list[Turn]:
     """Every turn of a conversation's dials, oldest first; none where the defaults of its first day still hold."""
     rows = store.conn.execute("SELECT * FROM consents WHERE conversation = ? ORDER BY id", (conversation,))

@@ -97,13 +97,18 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Flight:
-    """A change that is not over yet. ``applied`` False: it waits for the owner's word."""
+    """A change that is not over yet.
+
+    ``applied`` False: it waits for the owner's word. ``stays``: it is not for a rule to take back, since another
+    version answers by now, or the owner chose this one.
+    """
 
     decision: str
     knob: Knob
     applied: bool
     before: Count
     after: Count
+    stays: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,7 @@ class Inputs:
                 flight["applied"],
                 Count.of(flight["before"]),
                 Count.of(flight["after"]),
+                flight.get("stays", False),
             ),
             world=world_of(record["world"]),
             excluded=record["excluded"],

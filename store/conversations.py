@@ -343,6 +343,20 @@ def siblings(store: Store, message: str) -> list[Message]:
     return [_message(row) for row in rows]
 
 
+def beside(store: Store, conversation: str) -> dict[str, list[str]]:
+    """The `siblings` of every message of a conversation, by id: one question for them all."""
+    rows = store.conn.execute(
+        "SELECT id, parent, role FROM messages WHERE conversation = ? ORDER BY rowid", (conversation,)
+    )
+    places: dict[tuple[str | None, str], list[str]] = {}
+    found = {}
+    for row in rows:
+        place = places.setdefault((row["parent"], row["role"]), [])
+        place.append(row["id"])
+        found[row["id"]] = place
+    return found
+
+
 def children(store: Store, message: str) -> list[Message]:
     """The direct answers to a message."""
     rows = store.conn.execute(f"SELECT {_COLUMNS} FROM messages WHERE parent = ? ORDER BY rowid", (message,))

@@ -148,6 +148,10 @@ def _in_flight(flight: Flight, world: World) -> Choice:
         # Frozen stops new changes; taking a bad one back is no new change, but the owner said that nothing moves.
         if world.frozen:
             return Choice(Action.NOTHING, f"it should be taken back ({seen}), but everything is frozen")
+        if flight.stays:
+            return Choice(
+                Action.NOTHING, f"it made things worse ({seen}), but what answers now was chosen since"
+            )
         said = "it made things worse" if found is Verdict.WORSE else "it did not help"
         return Choice(Action.ROLLBACK, f"{said}: {seen}", flight.knob, target=flight.decision)
     return Choice(Action.NOTHING, f"one change at a time: {flight.decision} is being tried ({seen})")
@@ -291,15 +295,15 @@ def describe(signature: Signature) -> str:
 
 
 _DESCRIBED: Mapping[Violated, str] = {
-    Violated.TOO_LONG: "replies are too long ({topic})",
-    Violated.TOO_SHORT: "replies are too short ({topic})",
-    Violated.LIST: "lists where none are wanted ({topic})",
+    Violated.TOO_LONG: "replies that are too long ({topic})",
+    Violated.TOO_SHORT: "replies that are too short ({topic})",
+    Violated.LIST: "lists where you want none ({topic})",
     Violated.HARD_WORDS: "words that are too hard ({topic})",
-    Violated.LANGUAGE: "another language than wanted ({topic})",
-    Violated.FORMAT: "another format than wanted ({topic})",
-    Violated.PHRASE: "phrases that are not wanted ({topic})",
-    Violated.UNITS: "other units than wanted ({topic})",
-    Violated.FACT: "facts: {topic}",
-    Violated.WORDING: "wording ({topic})",
-    Violated.UNSAID: "something nobody has named ({topic})",
+    Violated.LANGUAGE: "another language than you want ({topic})",
+    Violated.FORMAT: "another format than you want ({topic})",
+    Violated.PHRASE: "phrases that you do not want ({topic})",
+    Violated.UNITS: "other units than you want ({topic})",
+    Violated.FACT: "facts that are wrong or missing ({topic})",
+    Violated.WORDING: "wording that you change ({topic})",
+    Violated.UNSAID: "replies that you dislike without saying why ({topic})",
 }

@@ -18,6 +18,8 @@ from store.errors import NotFound
 from store.ids import new_id, now
 from store.quotes import Quotes
 
+WATCH = "watch"
+"""The kind of a record that a version was taken back because its replies were objected to."""
 GENESIS = "0" * 64
 
 
@@ -55,9 +57,12 @@ def append(store: Store, kind: str, inputs: dict[str, Any], choice: dict[str, An
     return decision
 
 
-def list_(store: Store, limit: int = 100) -> list[Decision]:
-    """The newest decisions, newest first."""
-    rows = store.conn.execute("SELECT * FROM decisions ORDER BY seq DESC LIMIT ?", (limit,))
+def list_(store: Store, limit: int = 100, without: Sequence[str] = ()) -> list[Decision]:
+    """The newest decisions, newest first, but for some kinds."""
+    marks = ", ".join("?" * len(without))
+    rows = store.conn.execute(
+        f"SELECT * FROM decisions WHERE kind NOT IN ({marks}) ORDER BY seq DESC LIMIT ?", (*without, limit)
+    )
     return [_decision(row) for row in rows]
 
 

@@ -131,6 +131,16 @@ def guard_verdicts(store: Store, message: str) -> list[dict[str, Any]]:
     return list(json.loads(row["harness"]).get("guards", ())) if row is not None else []
 
 
+def guarded_in(store: Store, conversation: str) -> dict[str, list[dict[str, Any]]]:
+    """The replies of a conversation that a guard looked at, with what each guard came to."""
+    rows = store.conn.execute(
+        "SELECT message, harness FROM events WHERE conversation = ? AND kind = ? "
+        "AND json_array_length(harness, '$.guards') > 0",
+        (conversation, EventKind.MODEL_CALL),
+    )
+    return {row["message"]: json.loads(row["harness"])["guards"] for row in rows}
+
+
 def repaired(store: Store, message: str) -> bool:
     """Whether a guard changed a reply: then its tokens are not those of its text."""
     return any(each["repaired"] for each in guard_verdicts(store, message))

@@ -17,7 +17,7 @@ import re
 import sqlite3
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -216,6 +216,10 @@ class Evidence:
     def with_any_adapter(self) -> Callable[[int], bool]:
         """Whether anything learned was in force in a step."""
         return lambda place: self._adapter[place] is not None
+
+    def with_adapter_of(self, adapters: Container[str]) -> Callable[[int], bool]:
+        """Whether one of some adapters was in force in a step."""
+        return lambda place: self._adapter[place] in adapters
 
     def _occasions(self, signature: Signature) -> list[int]:
         if signature.cause.of_facts:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from store import settings
 from store.db import Store
@@ -47,6 +48,7 @@ class Value:
 
 AT_ONCE = "at once"
 NEXT_HOST = "from the next start of the model host on (`mynah stop` ends it)"
+NEXT_RUN = "from the next learning run on"
 NEW_ONES = "for conversations that begin from then on (`mynah consent` turns the dials of one)"
 _ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 
@@ -90,6 +92,13 @@ def _text(longest: int) -> Callable[[str], str]:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _address(text: str) -> str:
+    parts = urlsplit(text.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError
+    return text.strip()
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -155,6 +164,13 @@ OPTIONS: tuple[Option, ...] = (
         _keys,
     ),
     Option(
+        settings.LESSON,
+        "Whether an empty chat offers the first lesson, which it does once; `/lesson` in the chat starts it any time.",
+        "on or off",
+        "from the next start of the chat on, where nothing was said yet",
+        _switch,
+    ),
+    Option(
         settings.KEEP_HISTORY,
         "Whether new conversations stay in the history; one that does not is deleted an hour after its last message.",
         _DIAL,
@@ -190,6 +206,34 @@ OPTIONS: tuple[Option, ...] = (
         _number(0, 86400),
     ),
     Option(
+        settings.LEARNING_DEVICE,
+        "Where learning computes; on a GPU it takes at most half of the free memory, and steps aside at each pass.",
+        "processor or gpu",
+        "from the next learning run on",
+        _one_of(settings.PROCESSOR, settings.GPU),
+    ),
+    Option(
+        settings.TEACHER,
+        "Who writes better replies where you gave a hint: a chat endpoint's address; without one, the model itself.",
+        "an address such as http://127.0.0.1:8080/v1",
+        NEXT_RUN,
+        _address,
+    ),
+    Option(
+        settings.TEACHER_MODEL,
+        "The name of the teacher's model, where it has several.",
+        "a name of at most 200 characters",
+        NEXT_RUN,
+        _text(200),
+    ),
+    Option(
+        settings.TEACHER_HOSTS,
+        "Hosts beyond this machine that a teacher may be on: what you rated with a hint goes there, redacted.",
+        "names with commas between",
+        NEXT_RUN,
+        _words,
+    ),
+    Option(
         settings.LEARNING_PAUSED,
         "Whether learning runs are held back.",
         "on or off",
@@ -205,7 +249,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         settings.PINNED,
-        "The version that stays, whatever is learned.",
+        "The version that stays, whatever is learned; one for each model.",
         "an adapter",
         AT_ONCE,
         command="mynah adapters pin",

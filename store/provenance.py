@@ -53,21 +53,20 @@ def of_message(role: Role, *, made_here: bool, imported: bool) -> Provenance:
     return Provenance.MODEL if role is Role.ASSISTANT and made_here else Provenance.CLIENT
 
 
-def author_elsewhere(store: Store, message: str) -> str | None:
-    """Whose a reply is that no model here wrote, in a word or two; None for one that was written here.
+def authors_elsewhere(store: Store, conversation: str) -> dict[str, str]:
+    """Whose the replies of a conversation are that no model here wrote, in a word or two, by reply.
 
     A file says which model wrote it, or does not; a program that sends a transcript only claims that it is a reply.
     """
-    row = store.conn.execute(
-        "SELECT base_hash, origin, model FROM messages LEFT JOIN origins ON origins.message = messages.id "
-        "WHERE messages.id = ? AND role = ?",
-        (message, Role.ASSISTANT),
-    ).fetchone()
-    if row is None or row["base_hash"] is not None:
-        return None
-    if row["origin"] is None:
-        return "a program"
-    return str(row["model"] or "imported")[:_NAME]
+    rows = store.conn.execute(
+        "SELECT id, origin, model FROM messages LEFT JOIN origins ON origins.message = messages.id "
+        "WHERE conversation = ? AND role = ? AND base_hash IS NULL",
+        (conversation, Role.ASSISTANT),
+    )
+    return {
+        row["id"]: "a program" if row["origin"] is None else str(row["model"] or "imported")[:_NAME]
+        for row in rows
+    }
 
 
 def may_instruct(source: Provenance) -> bool:

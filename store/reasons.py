@@ -43,7 +43,7 @@ REASONS: dict[Reason, ReasonText] = {
     Reason.OTHER_LANGUAGE: ReasonText(
         "6", "other language", "Answer in the same language the user writes in."
     ),
-    Reason.OWN_WORDS: ReasonText("7", "say it myself", ""),
+    Reason.OWN_WORDS: ReasonText("7", "own words", ""),
 }
 
 

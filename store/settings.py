@@ -12,7 +12,11 @@ MODEL: Final = "model"
 LEARNING_PAUSED: Final = "learning.paused"
 LEARNING_ASKS: Final = "learning.asks"
 MIN_UNITS: Final = "learning.min_units"
+TEACHER: Final = "learning.teacher"
+TEACHER_MODEL: Final = "learning.teacher_model"
+TEACHER_HOSTS: Final = "learning.teacher_hosts"
 IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
+LEARNING_DEVICE: Final = "learning.device"
 HOST_IDLE_SECONDS: Final = "host.idle_seconds"
 CONTEXT: Final = "host.context"
 WARM_CONVERSATIONS: Final = "host.warm_conversations"
@@ -30,6 +34,7 @@ TITLES: Final = "chat.titles"
 SUMMARY: Final = "chat.summary"
 THEME: Final = "chat.theme"
 KEYS: Final = "chat.keys"
+LESSON: Final = "chat.lesson"
 FROZEN: Final = "control.frozen"
 APPROVE_MEMORY: Final = "control.approval.memory"
 APPROVE_INSTRUCTION: Final = "control.approval.instruction"
@@ -39,12 +44,20 @@ CHANGES_PER_DAY: Final = "control.changes_per_day"
 LEARN_MINUTES_PER_DAY: Final = "control.learn_minutes_per_day"
 CPU_MINUTES_PER_DAY: Final = "control.cpu_minutes_per_day"
 
+PROCESSOR: Final = "processor"
+GPU: Final = "gpu"
+"""Where learning computes."""
+
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
     LEARNING_PAUSED: False,
     LEARNING_ASKS: None,
     MIN_UNITS: 4,
+    TEACHER: None,
+    TEACHER_MODEL: "default",
+    TEACHER_HOSTS: [],
     IDLE_LEARN_SECONDS: 120.0,
+    LEARNING_DEVICE: PROCESSOR,
     HOST_IDLE_SECONDS: 600.0,
     CONTEXT: 4096,
     WARM_CONVERSATIONS: 4,
@@ -62,6 +75,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     SUMMARY: False,
     THEME: "dark",
     KEYS: {},
+    LESSON: True,
     FROZEN: False,
     APPROVE_MEMORY: "automatic",
     APPROVE_INSTRUCTION: "automatic",

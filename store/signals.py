@@ -105,6 +105,20 @@ def all_of(store: Store, message: str) -> list[Signal]:
     return [_signal(row) for row in rows]
 
 
+def of_conversation(store: Store, conversation: str) -> dict[str, list[Signal]]:
+    """Every signal that replies of a conversation got, oldest first, by reply."""
+    # CROSS JOIN: the few messages of one conversation lead, never all signals.
+    rows = store.conn.execute(
+        "SELECT signals.* FROM messages CROSS JOIN signals ON signals.message = messages.id "
+        "WHERE conversation = ? ORDER BY signals.rowid",
+        (conversation,),
+    )
+    found: dict[str, list[Signal]] = {}
+    for row in rows:
+        found.setdefault(row["message"], []).append(_signal(row))
+    return found
+
+
 def verdicts_of_owner(store: Store) -> list[OwnerVerdict]:
     """Every reply of which the owner said whether they had to ask again, with what was said around it."""
     rows = store.conn.execute(

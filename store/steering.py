@@ -16,9 +16,9 @@ from store.changes import APPLIED, DECLINED, FREEZE, OUTCOME, UNDONE, By, Change
 from store.control import Action, Approval, Knob, Verdict, World
 from store.db import Store
 from store.deciding import BUSY, LOCKED, STALE
-from store.decisions import Decision
+from store.decisions import WATCH, Decision
 from store.errors import UsageError
-from store.types import ItemState, Trigger, UnitState
+from store.types import Actor, ItemState, Trigger, UnitState
 
 DAY = timedelta(days=1)
 _CAPS = {
@@ -89,9 +89,10 @@ def conclude(store: Store, change: Change, signature: str, verdict: Verdict, see
         release(store, (BUSY,))
 
 
-def note_undone(store: Store, change: Change, by: By) -> None:
+def note_undone(store: Store, change: Change, by: By, reason: str | None = None) -> None:
     """Record that a change does not hold any more, and let its lessons wait for a run again."""
-    decisions.append(store, UNDONE, {"decision": change.decision.id}, {"action": "undo", "by": by})
+    told = {} if reason is None else {"reason": reason}
+    decisions.append(store, UNDONE, {"decision": change.decision.id}, {"action": "undo", "by": by, **told})
     if change.knob.is_context:
         release(store, (STALE, BUSY))
 
@@ -147,6 +148,8 @@ def undo(store: Store, decision: str) -> Done:
     """
     with store.write():
         record = decisions.get(store, decision)
+        if record.kind == WATCH:
+            return _serve_again(store, record, str(record.inputs["adapter"]))
         if record.choice.get("action") == Action.ROLLBACK:
             return _undo_rollback(store, record)
         change = changes.get(store, decision)
@@ -181,7 +184,36 @@ def take_back(store: Store, change: Change, state: ItemState) -> str:
     return f"{item.kind} {item.id} is {state}"
 
 
-def take_back_adapter(store: Store, change: Change) -> str | None:
+def stays(store: Store, change: Change) -> bool:
+    """Whether the version that a change made is not for a rule to take back."""
+    if change.adapter is None:
+        return True
+    trial = adapters.on_trial(store, adapters.get(store, change.adapter).base_hash)
+    return trial is None or trial[0].id != change.adapter
+
+
+def fall_back(store: Store, change: Change, why: str) -> None:
+    """Let the version before answer again, as a rule decided."""
+    assert change.adapter is not None
+    made = adapters.get(store, change.adapter)
+    adapters.fall_back(store, made, f"{adapters.TOOK_BACK} v{made.version}: {why}")
+
+
+def note_left(store: Store, known: list[Change]) -> None:
+    """Record of every version that is being tried or had helped that somebody took it back, and who."""
+    left = adapters.taken_back(store)
+    for change in known:
+        if change.adapter not in left or change.undone is not None or change.called_off:
+            continue
+        stages = {change.stage(each) for each in change.signatures or ("",)}
+        if stages & {Stage.TRYING, Stage.HELPED}:
+            why = left[change.adapter]
+            by = By.OWNER if why.actor is Actor.OWNER else By.RULE
+            with store.write():
+                note_undone(store, change, by, why.reason)
+
+
+def _take_back_adapter(store: Store, change: Change) -> str | None:
     """Serve what served before an adapter, where that adapter serves; None where another does."""
     if change.adapter is None:
         return None
@@ -245,7 +277,7 @@ def _take_back_round(store: Store, change: Change) -> str:
         raise UsageError(
             f"its learning run {change.run} has brought nothing live, so there is nothing to undo"
         )
-    said = take_back_adapter(store, change)
+    said = _take_back_adapter(store, change)
     if said is None:
         raise UsageError(f"adapter {change.adapter} does not serve: `mynah adapters list` shows what does")
     return said
@@ -255,14 +287,21 @@ def _undo_rollback(store: Store, record: Decision) -> Done:
     """Switch on again what the rules had taken back."""
     target = str(record.choice["target"])
     change = changes.get(store, target)
-    if change is not None and change.item is not None:
-        items.switch(store, change.item, ItemState.ACTIVE, record.id)
-        said = f"{change.item} holds again"
-    elif change is not None and change.adapter is not None:
-        made = adapters.get(store, change.adapter)
-        adapters.use(store, made.base_hash, made.id)
-        said = f"v{made.version} answers again"
-    else:
+    if change is not None and change.adapter is not None:
+        return _serve_again(store, record, change.adapter)
+    if change is None or change.item is None:
         raise UsageError(f"what decision {record.id} took back is gone")
+    items.switch(store, change.item, ItemState.ACTIVE, record.id)
     decisions.append(store, UNDONE, {"decision": record.id}, {"action": "undo", "by": By.OWNER})
-    return Done(record.id, said)
+    return Done(record.id, f"{change.item} holds again")
+
+
+def _serve_again(store: Store, record: Decision, adapter: str) -> Done:
+    """Let a version answer again that a rule had taken back; as the owner's choice, which no rule takes back."""
+    made = adapters.get(store, adapter)
+    serving = adapters.active(store, made.base_hash).adapter
+    if serving is not None and serving.id == adapter:
+        raise UsageError(f"v{made.version} answers already")
+    adapters.use(store, made.base_hash, adapter)
+    decisions.append(store, UNDONE, {"decision": record.id}, {"action": "undo", "by": By.OWNER})
+    return Done(record.id, f"v{made.version} answers again, and stays until you choose another")

@@ -22,7 +22,10 @@ from store.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Story:
-    """One reply's chain. ``counted`` are the ids of the signals that its unit rests on; ``seen`` what a rule noted."""
+    """One reply's chain. ``counted`` are the ids of the signals that its unit rests on; ``seen`` what was noted.
+
+    ``followed``: something was said after it, so that a verdict can be turned over.
+    """
 
     reply: Message
     question: str
@@ -34,6 +37,7 @@ class Story:
     fate: Fate | None
     uses: list[Use]
     decisions: list[Decision]
+    followed: bool
 
     @property
     def correction(self) -> str | None:
@@ -55,18 +59,18 @@ def of(store: Store, message: str) -> Story:
     said = signals.all_of(store, message)
     unit = units.of_message(store, message)
     uses = [] if unit is None else units.uses(store, unit.id)
-    judged = store.conn.execute("SELECT verdict FROM judged WHERE message = ?", (message,)).fetchone()
     return Story(
         reply,
         question,
         said,
         _counted(store, unit),
-        None if judged is None else judged["verdict"],
+        verdicts.noted(store, message),
         verdicts.standing(said),
         unit,
         units.fate(store, message),
         uses,
         _decisions(store, unit, uses),
+        verdicts.followed(store, message),
     )
 
 

@@ -267,10 +267,7 @@ def uses(store: Store, unit: str) -> list[Use]:
         "WHERE unit = ? ORDER BY version",
         (unit,),
     )
-    return [
-        Use(row["unit"], row["adapter"], row["version"], AdapterState(row["state"]), UnitUse(row["use"]))
-        for row in rows
-    ]
+    return [_use(row) for row in rows]
 
 
 def used_by(store: Store, adapter: str) -> list[tuple[Unit, UnitUse]]:
@@ -358,11 +355,33 @@ def set_learned(store: Store, learned: Iterable[Unit]) -> None:
 def fate(store: Store, message: str) -> Fate | None:
     """What became of a reply's rating, in words; None where it was never rated."""
     unit = of_message(store, message)
-    if unit is None:
-        return None
+    return None if unit is None else _fate(unit, uses(store, unit.id))
+
+
+def fates(store: Store, conversation: str) -> dict[str, Fate]:
+    """What became of the ratings of a conversation's replies, by reply."""
+    # CROSS JOIN: the few messages of one conversation lead, never all units.
+    rows = store.conn.execute(
+        "SELECT units.* FROM messages CROSS JOIN units ON units.message = messages.id "
+        "WHERE messages.conversation = ?",
+        (conversation,),
+    ).fetchall()
+    seen: dict[str, list[Use]] = {}
+    for row in store.conn.execute(
+        "SELECT unit, unit_uses.adapter, version, adapters.state, use FROM messages "
+        "CROSS JOIN units ON units.message = messages.id CROSS JOIN unit_uses ON unit_uses.unit = units.id "
+        "CROSS JOIN adapters ON adapters.id = unit_uses.adapter "
+        "WHERE messages.conversation = ? ORDER BY version",
+        (conversation,),
+    ):
+        seen.setdefault(row["unit"], []).append(_use(row))
+    return {row["message"]: _fate(_unit(row), seen.get(row["id"], [])) for row in rows}
+
+
+def _fate(unit: Unit, every_use: list[Use]) -> Fate:
     if unit.state is UnitState.REFUSED:
         return Fate(unit.state, f"not used: {unit.reason}")
-    seen = [use for use in uses(store, unit.id) if use.state is not AdapterState.TAINTED]
+    seen = [use for use in every_use if use.state is not AdapterState.TAINTED]
     if unit.state is UnitState.QUEUED:
         tried = [use for use in seen if use.state is AdapterState.REJECTED]
         return Fate(
@@ -469,3 +488,7 @@ def _unit(row: sqlite3.Row) -> Unit:
         row["content_hash"],
         row["created"],
     )
+
+
+def _use(row: sqlite3.Row) -> Use:
+    return Use(row["unit"], row["adapter"], row["version"], AdapterState(row["state"]), UnitUse(row["use"]))

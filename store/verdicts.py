@@ -16,6 +16,10 @@ from store.errors import UsageError
 from store.signals import Signal
 from store.types import Role, SignalKind, SignalSource
 
+PUT_RIGHT = "put it right"
+OTHERWISE = "wanted it otherwise"
+"""What a reader notes of a next message that is no repeated question, and yet finds the reply wanting."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -40,6 +44,27 @@ def standing(of_reply: Sequence[Signal]) -> Verdict | None:
         if found is not None:
             return Verdict(source, found.value or 0.0, found.id, found.text)
     return None
+
+
+def noted(store: Store, message: str) -> str | None:
+    """What was seen in the message after a reply; None where nobody has looked at one."""
+    row = store.conn.execute("SELECT verdict FROM judged WHERE message = ?", (message,)).fetchone()
+    return None if row is None else str(row["verdict"])
+
+
+def noted_in(store: Store, conversation: str) -> dict[str, str]:
+    """What was seen in the messages after the replies of a conversation, by reply."""
+    rows = store.conn.execute(
+        "SELECT message, verdict FROM messages CROSS JOIN judged ON judged.message = messages.id "
+        "WHERE conversation = ? AND verdict IS NOT NULL",
+        (conversation,),
+    )
+    return {row["message"]: str(row["verdict"]) for row in rows}
+
+
+def followed(store: Store, message: str) -> bool:
+    """Whether something was said after a reply, so that a verdict on it can be turned over."""
+    return any(each.role is Role.USER for each in conversations.children(store, message))
 
 
 def flip(store: Store, message: str) -> Signal:

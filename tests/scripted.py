@@ -31,7 +31,7 @@ from pathlib import Path
 from app.harness.recall import without_block
 from app.host.client import HostClient, running_host, stop_host
 from app.host.jobs import Sampling
-from app.host.runtime import STEPS, BrokenOff, ModelInfo
+from app.host.runtime import STEPS, BrokenOff, Encoder, ModelInfo
 from app.model.renderer import Fitted, Renderer, Turn
 from store.errors import AdapterFileError
 from store.home import Home
@@ -116,12 +116,16 @@ class ScriptedRuntime:
         self.grammars: list[str | None] = []
         self.drawn_from: list[tuple[list[int], list[tuple[int, int]]]] = []
         """Of each reply the tokens it goes on from, and for each its place in an evaluation, and the size of that."""
+        self.words: Encoder | None = None
         self.closed = False
         self.lanes: list[ScriptedLane] = []
         self.lane = ScriptedLane(self)
 
     def spare_lane(self) -> ScriptedLane | None:
         return ScriptedLane(self) if len(self.lanes) < self.most_lanes else None
+
+    def encoder(self) -> Encoder | None:
+        return self.words
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         if turns[-1].content.startswith("unfit"):
@@ -178,10 +182,14 @@ class ScriptedLane:
 
     def _compute(self, seconds: float) -> None:
         """Take so long, and end within a hundredth of a second when interrupted."""
-        for _ in range(round(seconds / _TICK)):
+        ticks = int(seconds / _TICK + 1e-6)
+        for _ in range(ticks):
             if self.interrupted.is_set():
                 raise BrokenOff
             self.runtime.pause(_TICK)
+        rest = seconds - ticks * _TICK
+        if rest > 1e-6:
+            self.runtime.pause(rest)
         if self.interrupted.is_set():
             raise BrokenOff
 

@@ -340,7 +340,7 @@ def test_a_version_that_makes_it_worse_is_rolled_back_by_itself(desk: Desk) -> N
     last = desk.last()
     assert (last.choice["action"], last.choice["knob"]) == (Action.ROLLBACK, "weights")
     assert "it made things worse" in last.choice["why"]
-    assert steering.undo(desk.store, last.id).said == "v1 answers again"
+    assert steering.undo(desk.store, last.id).said.startswith("v1 answers again")
     serving = adapters.active(desk.store, seed.BASE).adapter
     assert serving is not None
     assert serving.id == made

@@ -251,9 +251,9 @@ def test_a_schema_that_no_grammar_keeps_is_no_reason_to_refuse_a_choice() -> Non
 
 def test_penalties_reach_the_sampler_or_are_refused(host: HostClient) -> None:
     for name in ("presence_penalty", "frequency_penalty"):
-        status, answer = chat(host, {**chat_body(), name: 2.5})
+        status, answer = chat(host, chat_body() | {name: 2.5})
         assert (status, answer["error"]["param"]) == (400, name)
-        assert chat(host, {**chat_body(), name: -2})[0] == 200
+        assert chat(host, chat_body() | {name: -2})[0] == 200
     given = limits({"presence_penalty": 1, "frequency_penalty": -0.5}).sampling
     assert (given.presence_penalty, given.frequency_penalty) == (1, -0.5)
     assert (limits({}).sampling.presence_penalty, limits({}).sampling.frequency_penalty) == (0, 0)

@@ -15,7 +15,7 @@ import pytest
 
 from app.host.client import holder
 from app.host.supervisor import Backoff, Facts, Supervisor, due, gather
-from store import conversations, forgetting, runs, settings
+from store import conversations, forgetting, runs, settings, textindex
 from store.db import Store
 from store.home import Home
 from store.types import ForgetState, RunOutcome, Scope, Trigger
@@ -228,3 +228,28 @@ def test_a_request_to_forget_that_was_broken_off_is_carried_on(
     supervisor.look(store)
     assert forgetting.get(store, asked.id).state is ForgetState.PURGED
     assert supervisor.learner_pid is None
+
+
+def test_the_index_is_tidied_when_nobody_asks_anything(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = BUSY
+    supervisor = Supervisor(home, lambda: quiet, (sys.executable, "-c", LEARNER))
+    monkeypatch.setattr(textindex, "MANY_SEGMENTS", 3)
+    monkeypatch.setattr(textindex, "_PAGES_AT_ONCE", 1)
+    with Store.open(home) as store:
+        for number in range(30):
+            say(store, f"a question {number}", "a reply")
+
+        def pieces() -> list[int]:
+            return [textindex._segments(store.conn, table) for table in textindex.TABLES]
+
+        before = pieces()
+        supervisor.look(store)
+        assert pieces() == before
+        quiet = 1000.0
+        for _ in range(200):
+            supervisor.look(store)
+        assert sum(pieces()) < sum(before)
+        # And then it is left alone.
+        changes = store.conn.total_changes
+        supervisor.look(store)
+        assert store.conn.total_changes == changes

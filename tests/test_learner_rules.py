@@ -255,3 +255,19 @@ def test_no_unit_is_used_twice_and_earlier_tests_stay_tests(fresh: int, used: in
     assert len(division.train) + sum(one.id.startswith("w") for one in division.held_out) == fresh
     assert not any(one.id.startswith("t") for one in (*division.train, *division.replay))
     assert len(division.replay) == used or len(division.replay) >= 24
+
+
+def test_of_a_long_history_no_more_is_made_than_is_used():
+    earlier = [unit(f"u{index}", UnitState.USED) for index in range(5000)]
+    tested = [unit(f"t{index}", UnitState.HELD_OUT) for index in range(500)]
+    looked: list[str] = []
+
+    def usable(one: Unit) -> bool:
+        looked.append(one.id)
+        return len(looked) % 2 == 0
+
+    division = ledger.split([unit(str(index)) for index in range(8)], earlier + tested, 5, usable)
+    assert len(division.replay) == 24
+    assert [one.id for one in division.held_out[1:]] == [f"t{index}" for index in range(488, 500, 2)]
+    assert len(looked) == 2 * (24 + 6)
+    assert {one.id for one in division.replay} < set(looked)

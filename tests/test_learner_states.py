@@ -136,11 +136,20 @@ def test_the_teacher_leaves_out_a_hint_that_changes_nothing(home):
             renderer.prompt(examples.with_hint(turns, useful)),
         )  # fmt: skip
         with closing(Teacher(model, renderer, Yielding(Free()))) as teacher:
-            assert teacher.teach(example, 1).dropped is None
-            same = teacher.teach(replace(example, hint="hm", hinted=example.prompt), 1)
+            assert teacher.teach([], 1) == []
+            taught, same, silent = teacher.teach(
+                [
+                    example,
+                    replace(example, hint="hm", hinted=example.prompt),
+                    replace(example, hint="..."),
+                ],
+                1,
+            )
+            assert taught.dropped is None
+            assert len(taught.example.accepted) + len(taught.refused) >= 2
             assert same.dropped == hints.NO_CHANGE.format(0.0, hints.MIN_SHIFT)
             assert same.example.hinted is None
-            assert teacher.teach(replace(example, hint="..."), 1).dropped == hints.NO_WORDS
+            assert silent.dropped == hints.NO_WORDS
 
 
 def test_a_number_too_many_or_too_few_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 
@@ -149,7 +150,11 @@ class Pupil:
         self.enough = enough
         self.better = better
         self.told: list[tuple[str, object]] = []
+        self.expected: list[list[str]] = []
         self.reply = LONG
+
+    def expect(self, questions: Sequence[str]) -> None:
+        self.expected.append(list(questions))
 
     def ask(self, question: str, seed: int) -> Reply:
         return Reply(f"m{seed}", f"c{seed}", self.reply)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import containing, conversations
+from store import containing, conversations, textindex
 from store.db import Store
 from store.search import search
 from store.types import Role
@@ -63,6 +65,74 @@ def test_a_phrase_with_a_rare_trigram_is_found_by_reading_what_has_that(
             rows = list(containing.newest_first(store, wanted))
             assert len(rows) == len(expected)
             assert rows == sorted(rows, reverse=True)
+
+
+def pieces(store: Store) -> list[int]:
+    return [textindex._segments(store.conn, table) for table in textindex.TABLES]
+
+
+def tidied(store: Store, begun: str | None = None) -> int:
+    """Steps until it is done."""
+    steps = 0
+    while begun := textindex.tidy(store, begun):
+        steps += 1
+    return steps
+
+
+def test_an_index_in_many_pieces_is_merged_bit_by_bit_and_finds_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(1)
+    for number in range(60):
+        filled(store, [f"needle {number} {rng.randbytes(1000).hex()}"])
+    before = pieces(store)
+    monkeypatch.setattr(textindex, "MANY_SEGMENTS", max(before))
+    assert textindex.tidy(store) is None
+    assert pieces(store) == before
+    monkeypatch.setattr(textindex, "_PAGES_AT_ONCE", 1)
+    # What was begun is gone on with, to its end, also when few pieces are left.
+    assert tidied(store, textindex.TABLES[0]) > 1
+    assert pieces(store)[0] < before[0]
+    assert pieces(store)[1:] == before[1:]
+    monkeypatch.setattr(textindex, "MANY_SEGMENTS", 3)
+    for _ in textindex.TABLES:
+        tidied(store)
+    assert max(pieces(store)) <= 3
+    textindex.check(store.conn)
+    assert len(search(store, "needle", 100)) == 60
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_merging_writing_and_forgetting_in_any_order_keep_the_index_whole(
+    store: Store, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(textindex, "MANY_SEGMENTS", 2)
+    monkeypatch.setattr(textindex, "_PAGES_AT_ONCE", 1)
+    rng, begun = random.Random(seed), None
+    for number in range(150):
+        filled(store, [f"needle {number} {rng.randbytes(300).hex()}"])
+        if rng.random() < 0.7:
+            begun = textindex.tidy(store, begun)
+        if rng.random() < 0.1:
+            conversations.delete(store, rng.choice(conversations.list_(store)).id)
+    textindex.check(store.conn)
+    assert len(search(store, "needle", 200)) == len(conversations.list_(store, 200))
+
+
+def test_the_index_does_not_wear_out(store: Store) -> None:
+    """Each cleaning adds a level or two, and of more than two thousand SQLite 3.40 makes nothing any more."""
+    conversation = conversations.create(store, "t", "test")
+    parts: list[int] = []
+    with store.write() as connection:
+        for number in range(1200):
+            last = conversations.append(store, conversation, Role.USER, f"needle {number}", None)
+            parts = textindex.parts_of(connection, [last.id])
+            textindex.clean(connection, parts)
+            if number == 0:
+                # What comes after it is smaller than this, so that it is sorted in below.
+                conversations.append(store, conversation, Role.USER, random.randbytes(1500).hex(), None)
+    assert textindex._levels(store.conn, textindex.TABLES[parts[0]]) < 1100
+    textindex.check(store.conn)
 
 
 def test_a_search_ends_at_its_limit_and_leaves_no_snapshot_behind(store: Store) -> None:

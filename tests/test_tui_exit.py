@@ -220,3 +220,15 @@ def test_without_a_terminal_it_says_what_to_use_instead(home: Home, monkeypatch:
     monkeypatch.setattr(os, "isatty", lambda _: False)
     with pytest.raises(UsageError, match="mynah ask"), taken(home.logs / "tui.log"):
         pass
+
+
+def test_a_paste_without_an_end_leaves_the_keys_alive(start: Callable[[str], Terminal]) -> None:
+    chat = start("plain")
+    chat.until(lambda: "Write to Mynah" in chat.text and "SmolLM2" in chat.text)
+    chat.send("\x1b[200~half a paste")
+    chat.until(lambda: "half a paste" in chat.text)
+    chat.send(" and more\r")
+    chat.until(lambda: "A short answer." in chat.text)
+    chat.send("\x11")
+    assert chat.ended() == 0
+    assert chat.is_clean()

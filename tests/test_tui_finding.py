@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from app import titles
+from app.tui import find_screen
 from app.tui.find_screen import FindScreen, HitList, marked
 from app.tui.pages import Page
 from app.tui.sidebar import ConversationList, Sidebar
@@ -57,6 +58,24 @@ async def test_a_hit_anywhere_is_found_shown_in_context_and_jumped_to(service: S
         assert chat.transcript.picked is found
         await chat.press("f6")
         await chat.until(lambda: "▲ good" in chat.meta(0))
+
+
+async def test_enter_right_after_typing_goes_among_the_hits_of_the_new_words(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.say("the old words", "one")
+    wanted, _ = service.say("the new words", "two")
+    async with chatting(service) as chat:
+        hits = await sought(chat, "old")
+        await chat.until(lambda: hits.option_count == 1)
+        # Long enough that Enter comes before the search by itself.
+        monkeypatch.setattr(find_screen, "PAUSE", 60.0)
+        box = chat.app.screen.query_one(Input)
+        box.value = "new"
+        await chat.press("enter")
+        await chat.until(lambda: hits.has_focus)
+        await chat.press("enter")
+        await chat.until(lambda: chat.view.conversation == wanted)
 
 
 async def test_a_hit_on_a_branch_that_is_not_shown_is_brought_to_the_front(service: ScriptedService) -> None:

@@ -21,6 +21,13 @@ from store.types import SignalKind, SignalSource
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat
 
+
+@pytest.fixture(autouse=True)
+def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of the themes; what is shown without colours has a test of its own."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
 LOOKS = [("mynah", (120, 36)), ("textual-light", (60, 28))]
 

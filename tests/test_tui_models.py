@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList
 
 from app.model import catalogue
 from app.model.fitting import Needs
 from app.models import Advice, Choice, Fit, Machine, Phase, Place, Progress
 from app.service import ModelFile
 from app.tui.models_screen import ModelsScreen
+from store import settings
 from store.errors import Interrupted, ModelFileError
 from store.home import Home
-from tests.scripted_service import ScriptedService
+from tests.scripted_service import BASE, Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
 
 GIB = 2**30
@@ -164,3 +165,71 @@ async def test_any_address_can_be_fetched(service: ModelService) -> None:
         await opened(chat)
         await chat.press("a", *"a/b/c.gguf", "enter")
         await chat.until(lambda: "a/b/c.gguf is here" in chat.toasts)
+
+
+async def test_context_and_gpu_are_set_here_and_the_host_starts_anew(service: ModelService) -> None:
+    async with chatting(service, (100, 30)) as chat:
+        await chat.until(lambda: chat.host_seen)
+        starts = service.host_starts
+        await opened(chat)
+        assert "It sees 4,096 tokens of a conversation; on a GPU: none here" in chat.seen(".machine")
+        await chat.press("c")
+        await chat.until(lambda: chat.app.screen.query(Input))
+        chat.app.screen.query_one(Input).value = "8192"
+        await chat.press("enter")
+        await chat.until(lambda: "It sees 8,192 tokens" in chat.seen(".machine"))
+        await chat.until(lambda: service.host_starts > starts)
+        assert settings.get(service.store, settings.CONTEXT) == 8192
+        await chat.press("g", "0", "enter")
+        await chat.until(lambda: "on a GPU: no layers" in chat.seen(".machine"))
+        # Nothing is the default again, and what does not fit is said and changes nothing.
+        await chat.press("g", "backspace", "enter")
+        await chat.until(lambda: "on a GPU: none here" in chat.seen(".machine"))
+        await chat.press("c", *"99999999", "enter")
+        await chat.until(lambda: "takes a whole number" in chat.toasts)
+        assert settings.get(service.store, settings.CONTEXT) == 8192
+        await chat.press("c", "escape")
+        assert "It sees 8,192 tokens" in chat.seen(".machine")
+
+
+async def test_a_reply_is_not_cut_off_by_another_context(service: ModelService) -> None:
+    may_end = threading.Event()
+    service.scripts = [Script(["half"], may_end=may_end)]
+    async with chatting(service) as chat:
+        await chat.send("hello")
+        await chat.until(lambda: chat.view.turn and chat.view.turn.text)
+        await opened(chat)
+        await chat.press("c")
+        await chat.until(lambda: "A reply is being written" in chat.seen(".advice"))
+        assert not chat.app.screen.query(Input)
+        may_end.set()
+
+
+class TwoBases(ModelService):
+    """Whichever model is in use has a base of its own."""
+
+    def base_hash(self) -> str:
+        return {"one": BASE, "two": "c" * 64}[self.in_use]
+
+
+async def test_each_model_keeps_its_own_versions(home: Home) -> None:
+    service = TwoBases(home)
+    for number in range(2):
+        _, reply = service.say(f"question {number}", "wrong")
+        service.correct(reply, "right")
+    first = service.learned()
+    service.use(first.id, 0.5)
+    service.pin(first.id)
+    async with chatting(service, (100, 30)) as chat:
+        await chat.until(lambda: "v1 at 50%" in chat.seen("StatusLine"))
+        await opened(chat)
+        await chat.press("down", "enter", "escape")
+        await chat.until(lambda: "v1" not in chat.seen("StatusLine") and "base" in chat.seen("StatusLine"))
+        assert service.adapters() == []
+        assert service.pinned() is None
+        await opened(chat)
+        await chat.press("home", "enter", "escape")
+        await chat.until(lambda: "v1 at 50%" in chat.seen("StatusLine"))
+        assert [each.id for each in service.adapters()] == [first.id]
+        assert service.pinned() == first.id
+    service.close()

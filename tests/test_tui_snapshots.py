@@ -15,6 +15,13 @@ from store.reasons import Reason
 from tests.scripted_service import ScriptedService
 from tests.tui_pilot import Chat
 
+
+@pytest.fixture(autouse=True)
+def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of the themes; what is shown without colours has a test of its own."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
 CODE = (
     "Split the text and count:\n\n```python\ndef count_words(text: str) -> dict[str, int]:\n"
     "    counts: dict[str, int] = {}\n    for word in text.lower().split():\n"

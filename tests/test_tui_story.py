@@ -12,7 +12,7 @@ from app.tui.correction import CorrectionDialog
 from app.tui.dialogs import Editor
 from app.tui.pages import Page
 from app.tui.story_screen import StoryScreen
-from store import signals
+from store import signals, units
 from store.home import Home
 from store.types import SignalKind, SignalSource, UnitState
 from tests.scripted_service import ScriptedService
@@ -105,6 +105,42 @@ async def test_asked_again_is_shown_and_its_verdict_can_be_flipped(service: Scri
         assert story.unit.state is UnitState.QUEUED
         assert story.unit.weight == 1.0
         assert story.unit.hint == "No, I meant its source"
+
+
+@pytest.mark.parametrize(
+    ("seen", "label"),
+    [("put it right", "✎ you put it right"), ("wanted it otherwise", "↻ you wanted it otherwise")],
+)
+async def test_what_is_no_repeated_question_is_not_called_one(
+    service: ScriptedService, seen: str, label: str
+) -> None:
+    conversation, reply = service.say("What is the capital of Australia?", "Sydney.")
+    service.say("It is Canberra", "Right.", conversation)
+    signals.record(
+        service.store, reply, SignalKind.REQUERY, value=1.0, source=SignalSource.JUDGE, confidence=0.98
+    )
+    units.mark_judged(service.store, reply, seen)
+    async with chatting(service, (110, 40)) as chat:
+        await opened(chat, conversation)
+        assert label in chat.meta(0)
+        assert "asked again" not in chat.meta(0)
+        chat.replies[0].focus()
+        await chat.press("f12")
+        await chat.until(lambda: f"Yes, the judge says so (you {seen})" in page(chat))
+        assert f"{label} (98% sure)" in page(chat)
+
+
+async def test_the_story_offers_to_flip_only_what_can_be_flipped(service: ScriptedService) -> None:
+    conversation, _ = service.say("Where does the Rhine rise?", "In a bottle.")
+    service.say("Its source, please", "In the Alps.", conversation)
+    async with chatting(service) as chat:
+        await opened(chat, conversation)
+        for place, offered in ((0, "F it was wanting · Esc back"), (1, "Esc back")):
+            chat.replies[place].focus()
+            await chat.press("f12")
+            await chat.until(lambda: page(chat))
+            assert chat.app.screen.query_one(".sheet").border_subtitle == offered
+            await chat.press("escape")
 
 
 async def test_a_repeated_question_that_no_rule_noticed_can_be_said_to_be_one(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from textual.widgets import OptionList
 
+from app.tui import copying
 from app.tui.choice_bar import ChoiceBar
+from app.tui.clipboard import Outcome
 from app.tui.dialogs import EditDialog, Editor
 from app.tui.pages import Page
 from store import runs
@@ -16,7 +19,7 @@ from store.home import Home
 from store.reasons import REASONS, Reason
 from store.types import RunOutcome, RunState, SignalKind, Trigger
 from tests.scripted_service import GATE, Script, ScriptedService
-from tests.tui_pilot import chatting
+from tests.tui_pilot import PATIENCE, chatting
 
 
 @pytest.fixture
@@ -119,6 +122,27 @@ async def test_copy_puts_the_reply_on_the_clipboard(service: ScriptedService) ->
         await chat.until(lambda: service.signals(reply))
         assert chat.app.clipboard == "A short answer."
         assert service.signals(reply)[-1].kind is SignalKind.COPY
+
+
+async def test_a_clipboard_that_hangs_stalls_no_key(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+
+    def hang(_text: str) -> Outcome:
+        done.wait(PATIENCE)
+        return Outcome.CHECKED
+
+    monkeypatch.setattr(copying, "copy_and_check", hang)
+    async with chatting(service) as chat:
+        await chat.ask("hello")
+        await chat.press("ctrl+s", *"typed meanwhile")
+        assert chat.composer.text == "typed meanwhile"
+        assert "copied" not in chat.toasts
+        chat.composer.put("")
+        await chat.ask("and answered")
+        done.set()
+        await chat.until(lambda: "read back from the clipboard" in chat.toasts)
 
 
 async def test_keys_without_a_reply_say_so(service: ScriptedService) -> None:
@@ -259,3 +283,41 @@ async def test_the_versions_screen_says_what_waits_and_why_one_is_not_used(servi
         await chat.press("enter", "p")
         await chat.until(lambda: "not made yet" in chat.toasts)
         assert service.serving().adapter is None
+
+
+async def test_a_learner_that_dies_is_one_line_and_a_retry(service: ScriptedService) -> None:
+    taught(service, 2)
+    async with chatting(service, (100, 30)) as chat:
+        await chat.press("ctrl+l")
+        await chat.until(lambda: "learning starts" in chat.seen("StatusLine"))
+        for _ in range(runs.MAX_ATTEMPTS):
+            run = runs.claim(service.store, 1)
+            assert run is not None
+            await chat.until(lambda: "preparing" in chat.seen("StatusLine"))
+        assert runs.claim(service.store, 1) is None
+        await chat.until(lambda: "the learner died 3 times" in chat.toasts)
+        assert "What you taught waits; ^L tries again" in chat.toasts
+        await chat.until(lambda: "✗ learning failed · ^L tries again" in chat.seen("StatusLine"))
+        assert "Traceback" not in chat.toasts
+        await chat.press("ctrl+l")
+        await chat.until(lambda: "learning starts" in chat.seen("StatusLine"))
+
+
+async def test_a_host_that_dies_under_a_run_is_started_again(service: ScriptedService) -> None:
+    taught(service, 2)
+    async with chatting(service, (100, 30)) as chat:
+        await chat.until(lambda: chat.host_seen)
+        await chat.press("ctrl+l")
+        assert runs.claim(service.store, 1)
+        await chat.until(lambda: "preparing" in chat.seen("StatusLine"))
+        before = service.host_starts
+        service.up = False
+        await chat.until(lambda: service.host_starts > before)
+        assert "went away while it learned" in chat.toasts
+        await chat.until(lambda: chat.host_seen)
+        # Without a run it is asleep, and nobody wakes it before somebody types.
+        runs.fail(service.store, runs.open_(service.store)[0].id, "x")
+        await chat.until(lambda: "learning failed" in chat.seen("StatusLine"))
+        before, service.up = service.host_starts, False
+        await chat.until(lambda: "asleep" in chat.seen("StatusLine"))
+        assert service.host_starts == before

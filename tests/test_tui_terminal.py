@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pexpect
+import pyte
 import pytest
 from textual.color import Color
 from textual.widgets._toast import Toast
@@ -138,11 +140,11 @@ def test_without_colour_nothing_is_coloured(terminal: Callable[..., Terminal]) -
     shown = terminal("plain", colour=False)
     shown.send("hello\r")
     shown.until(lambda: "A short answer." in shown.text)
-    colours = {
-        tuple(map(int, found.split(b";")[2:5]))
-        for found in re.findall(rb"\x1b\[(?:[\d;]*;)?([34]8;2;\d+;\d+;\d+)", shown.written)
-    }
-    assert all(len(set(colour)) == 1 for colour in colours), "only greys"
+    sgr = [found.split(b";") for found in re.findall(rb"\x1b\[([\d;]*)m", shown.written)]
+    coloured = {b"38", b"48", *(b"%d" % code for base in (30, 40, 90, 100) for code in range(base, base + 8))}
+    assert not [codes for codes in sgr if coloured & set(codes)], "no colour, and no grey"
+    shown.send("\x0f")
+    shown.until(lambda: any(cell.reverse for line in shown.screen.buffer.values() for cell in line.values()))
 
 
 def test_stop_and_continue_give_the_terminal_back_and_take_it_again(
@@ -285,3 +287,73 @@ def test_plain_on_a_terminal_moves_nothing(home: Home) -> None:
         process.close()
         assert process.exitstatus == 0
         assert b"\x1b" not in process.before
+
+
+class Shell(Terminal):
+    """A shell with job control on a pseudo-terminal, with the chat as its job."""
+
+    def __init__(self, mode: str, home: Home) -> None:
+        environment = {**os.environ, "MYNAH_HOME": str(home.root), "TERM": "xterm-256color", "PS1": "shell> "}
+        self.written = b""
+        self.process = pexpect.spawn(
+            "/bin/bash",
+            ["--norc", "--noprofile", "--noediting", "-i"],
+            cwd=str(ROOT),
+            env=environment,
+            dimensions=(24, 80),
+            timeout=PATIENCE,
+        )
+        self.screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self.screen)
+        self.until(lambda: "shell> " in self.text)
+        self.send(f"{shlex.quote(sys.executable)} -m tests.tui_runner {mode}\n")
+
+
+@pytest.fixture
+def shell(home: Home) -> Iterator[Callable[[str], Shell]]:
+    running: list[Shell] = []
+
+    def begin(mode: str) -> Shell:
+        running.append(Shell(mode, home))
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.process.close(force=True)
+
+
+def test_control_z_goes_to_the_shell_and_fg_comes_back_to_what_was_typed(
+    shell: Callable[[str], Shell],
+) -> None:
+    shown = shell("plain")
+    shown.until(lambda: "Write to Mynah" in shown.text and "SmolLM2" in shown.text)
+    shown.send("half a thought")
+    shown.until(lambda: "half a thought" in shown.text)
+    shown.send("\x1a")
+    shown.until(lambda: "Stopped" in shown.text)
+    assert shown.is_clean()
+    shown.send("echo $((6 * 7))\n")
+    shown.until(lambda: "42" in shown.text)
+    shown.screen.reset()
+    shown.send("fg\n")
+    shown.until(lambda: "half a thought" in shown.text and "Write to Mynah" not in shown.text)
+    shown.send(" goes on\r")
+    shown.until(lambda: "A short answer." in shown.text)
+    shown.send("\x11")
+    shown.until(lambda: shown.written.endswith(b"shell> "))
+    assert shown.is_clean()
+
+
+def test_control_z_in_the_plain_chat_goes_to_the_shell_and_fg_comes_back(
+    shell: Callable[[str], Shell],
+) -> None:
+    shown = shell("lines")
+    shown.until(lambda: "/help says what there is" in shown.text)
+    shown.send("\x1a")
+    shown.until(lambda: "Stopped" in shown.text)
+    shown.send("fg\n")
+    shown.send("hello\n")
+    shown.until(lambda: "A short answer." in shown.text)
+    shown.send("/quit\n")
+    shown.until(lambda: shown.written.endswith(b"shell> "))
+    assert b"\x1b[?1049h" not in shown.written

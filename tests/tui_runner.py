@@ -2,7 +2,7 @@
 
 Modes: `plain`; `noise` also writes to descriptor 2 as native libraries do; `crash` raises in a handler at F12;
 `stuck` blocks the event loop at F12, as a terminal does that is gone; `slow` answers without end; `hostile` answers
-with sequences that a terminal obeys.
+with sequences that a terminal obeys; `lines` is the plain chat.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 import app.tui.app as tui
+from app.cli.plain import PlainChat, read_line
 from store.errors import MynahError
 from store.home import Home
 from tests.scripted_service import Script, ScriptedService
@@ -51,6 +52,9 @@ def main(mode: str) -> int:
         service.scripts = [Script(("word ",) * 5000, delay=0.02)]
     if mode == "noise":
         threading.Thread(target=_noise, daemon=True).start()
+
+    if mode == "lines":
+        return PlainChat(service, read_line, person=True).run()
 
     Faulty.mode = mode
     tui.MynahApp = Faulty  # type: ignore[misc]

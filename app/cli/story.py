@@ -11,7 +11,7 @@ from app.cli.output import emit, json_option, short_time
 from app.cli.session import Kind, full_id, service
 from store.signals import Signal
 from store.story import Story
-from store.types import SignalKind
+from store.types import SignalKind, SignalSource
 
 _reply = click.argument("message", metavar="MESSAGE")
 
@@ -59,7 +59,8 @@ def _lines(told: Story) -> Iterator[str]:
         counts = "counts" if signal.id in told.counted else "noted"
         yield f"signal    {_signal(signal)} by {signal.source}, {short_time(signal.created)}, {counts}"
     if told.verdict is not None:
-        says = "asked again" if told.verdict.asked_again else "not asked again"
+        says = told.seen if told.verdict.source is SignalSource.JUDGE and told.seen else "asked again"
+        says = says if told.verdict.asked_again else "not asked again"
         yield f"verdict   {says}, by {told.verdict.source}; `mynah flip {told.reply.id}` turns it over"
     elif told.seen is not None:
         yield f"verdict   not asked again; `mynah flip {told.reply.id}` turns it over"

@@ -14,7 +14,19 @@ from collections import defaultdict
 
 from app.control import offers
 from app.control.offers import KINDS, Offer
-from store import artifacts, changes, deciding, decisions, ids, items, runs, settings, steering, units
+from store import (
+    adapters,
+    artifacts,
+    changes,
+    deciding,
+    decisions,
+    ids,
+    items,
+    runs,
+    settings,
+    steering,
+    units,
+)
 from store.causes import Signature
 from store.changes import By, Change, Stage
 from store.control import (
@@ -49,7 +61,7 @@ class Controller:
 
     def __init__(self) -> None:
         self._evidence = Evidence()
-        self._version = -1
+        self._version = self._activation = -1
         self._again = True
         self._everything = 0.0
         self._refused: set[tuple[Signature, Knob]] = set()
@@ -62,6 +74,7 @@ class Controller:
             return
         forced = self._again
         self._version, self._again = version, False
+        self._note_versions(store)
         if not self._evidence.update(store) and not forced:
             return
         for signature in self._to_look_at(store):
@@ -89,6 +102,13 @@ class Controller:
             run = runs.request(store, trigger)
             steering.applied(store, decision, By.RULE, run=run.id)
             return run
+
+    def _note_versions(self, store: Store) -> None:
+        """A version that the owner or the watch over objections took back is a change taken back."""
+        newest = adapters.newest_activation(store)
+        if newest != self._activation:
+            self._activation = newest
+            steering.note_left(store, changes.changes(store))
 
     # One signature
 
@@ -152,7 +172,7 @@ class Controller:
             offers={knob: _said_before(store, offer) for knob, offer in offered.items()},
             samples=sum(each.message in waiting for each in found),
             attempts=changes.attempts(known, key),
-            flight=None if change is None else self._flight(signature, change),
+            flight=None if change is None else self._flight(store, signature, change),
             world=world,
             excluded=self._evidence.excluded,
         )
@@ -173,18 +193,23 @@ class Controller:
         ]
         return mine[-1] if mine else None
 
-    def _flight(self, signature: Signature, change: Change) -> Flight:
+    def _flight(self, store: Store, signature: Signature, change: Change) -> Flight:
         none = Count(0, 0, 0)
         if change.applied is None:
             applied = change.approved_by is not None
             return Flight(change.decision.id, change.knob, applied, change.before, none)
         if change.item is not None:
-            before, exposed = change.before, self._evidence.with_item(change.item)
+            before, in_force = change.before, self._evidence.with_item(change.item)
         else:
             before = self._evidence.count(signature, until=change.decision.created)
-            exposed = self._evidence.with_any_adapter()
-        after = self._evidence.count(signature, change.applied, exposed=exposed)
-        return Flight(change.decision.id, change.knob, True, before, after)
+            in_force = self._evidence.with_any_adapter()
+        # A reply counts against one suspect: those of a version that was taken back were that version's.
+        blamed = self._evidence.with_adapter_of(adapters.taken_back(store))
+        after = self._evidence.count(
+            signature, change.applied, exposed=lambda place: in_force(place) and not blamed(place)
+        )
+        stays = not change.knob.is_context and steering.stays(store, change)
+        return Flight(change.decision.id, change.knob, True, before, after, stays)
 
     def _note_if_gone(self, store: Store, change: Change) -> None:
         """An item that the owner switched off, edited or had forgotten is a change the owner took back."""
@@ -197,9 +222,8 @@ class Controller:
         flight = inputs.flight
         assert flight is not None
         found = deciding.verdict(flight.before, flight.after)
-        held_back = (
-            choice.action is not Action.ROLLBACK and flight.knob.is_context and found is not Verdict.HELPED
-        )
+        bad = found is Verdict.WORSE or (found is Verdict.NOT_HELPED and flight.knob.is_context)
+        held_back = bad and choice.action is not Action.ROLLBACK and not flight.stays
         if not flight.applied or change.applied is None or found is Verdict.TOO_EARLY or held_back:
             return
         seen = {"before": flight.before.as_dict(), "after": flight.after.as_dict(), "rules": inputs.rules}
@@ -209,7 +233,7 @@ class Controller:
             if change.knob.is_context:
                 steering.take_back(store, change, ItemState.RETIRED)
             else:
-                steering.take_back_adapter(store, change)
+                steering.fall_back(store, change, choice.why)
         self._again = True
 
     def _propose(self, store: Store, inputs: Inputs, choice: Choice, offered: dict[Knob, Offer]) -> None:

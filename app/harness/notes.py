@@ -7,6 +7,9 @@ that is what is said.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from app.harness import guards
 from app.harness.guards import Finding, Verdict
 from store import events, items
@@ -17,11 +20,17 @@ from store.errors import NotFound
 GONE = "it broke a guard that was forgotten since"
 
 
-def of(store: Store, reply: Message) -> str | None:
-    """The note under a reply that was passed on as it is; None where nothing was wrong with it."""
+def under(store: Store, conversation: str, shown: Iterable[Message]) -> dict[str, str]:
+    """The notes under those replies of a conversation that were passed on as they are, by reply."""
+    guarded = events.guarded_in(store, conversation)
+    notes = {reply.id: _note(store, reply, guarded[reply.id]) for reply in shown if reply.id in guarded}
+    return {reply: note for reply, note in notes.items() if note is not None}
+
+
+def _note(store: Store, reply: Message, verdicts: list[dict[str, Any]]) -> str | None:
     broken = [
         _finding(store, reply.text, verdict["item"], verdict["template"])
-        for verdict in events.guard_verdicts(store, reply.id)
+        for verdict in verdicts
         if verdict["verdict"] == Verdict.VIOLATED
     ]
     return guards.note(broken) if broken else None

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from app.control.step import Controller
 from app.host.processes import holder
-from store import aftercare, cipher, consent, purging, runs, settings, signals, units
+from store import aftercare, cipher, consent, purging, runs, settings, signals, textindex, units
 from store.db import Store
 from store.errors import MynahError
 from store.home import Home
@@ -40,6 +40,9 @@ _FIRST_WAIT_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 300.0
 _END_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
+_TIDY_SECONDS = 30.0
+"""So long must nobody have asked anything. A look merges for some 25 ms, which keeps no disk busy, and a host that
+has nothing else to do ends all the same: a later one goes on."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Supervisor:
         self._controller = Controller()
         # The host sweeps when it starts.
         self._swept = time.monotonic()
+        self._tidying: str | None = None
         self._watched: int | None = None
 
     def start(self) -> None:
@@ -181,6 +185,8 @@ class Supervisor:
         free = self.learner_pid is None and self._backoff.over(time.monotonic())
         if wanted and free and not facts.paused and not self._ended.is_set():
             self._process = self._start()
+        if self._quiet() >= _TIDY_SECONDS:
+            self._tidying = textindex.tidy(store, self._tidying)
 
     def _forget(self, store: Store) -> None:
         """Go on with requests to forget that were broken off or waited for a run; a fault there stops nothing else."""

@@ -14,8 +14,9 @@ from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
-from textual.filter import LineFilter
+from textual.filter import LineFilter, NoColor
 
+from app.tui import pasting
 from app.tui.chat_screen import ChatScreen
 from app.tui.keys import CHAT, CONVERSATION, chosen, misnamed
 from app.tui.palette import CALM, THEMES, ThemeChosen
@@ -44,11 +45,16 @@ class MynahApp(App[None]):
     ]
     COMMAND_PALETTE_BINDING = "ctrl+p"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "quit", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "quit", show=False),
+        # Ahead of the text area, where it would take back what was typed: in a terminal ^Z is the shell's.
+        Binding("ctrl+z", "suspend_process", "suspend", show=False, priority=True),
+    ]
 
-    def __init__(self, service: ChatService) -> None:
+    def __init__(self, service: ChatService, conversation: str | None = None) -> None:
         super().__init__()
         self._service = service
+        self._conversation = conversation
         self._plain = PlainText()
         for theme in THEMES.values():
             self.register_theme(theme)
@@ -85,10 +91,12 @@ class MynahApp(App[None]):
         self._service.choose_theme(event.name)
 
     def get_default_screen(self) -> ChatScreen:
-        return ChatScreen(self._service)
+        return ChatScreen(self._service, self._conversation)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), self._plain]
+        filters = [*super().get_line_filters(), self._plain]
+        # Textual's own answer to NO_COLOR is grey; who asked for no colour gets none (https://no-color.org).
+        return [*filters, NoColor()] if self.no_color else filters
 
     def action_help(self) -> None:
         from app.tui.help_screen import HelpScreen
@@ -107,8 +115,8 @@ class MynahApp(App[None]):
         self.exit(return_code=code)
 
 
-def run(service: ChatService) -> int:
-    """Open the chat and return the process's exit code once it is closed.
+def run(service: ChatService, conversation: str | None = None) -> int:
+    """Open the chat, with a conversation or empty, and return the process's exit code once it is closed.
 
     Raises:
         UsageError: there is no terminal.
@@ -120,7 +128,8 @@ def run(service: ChatService) -> int:
         logging.basicConfig(
             level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", force=True
         )
-        app = MynahApp(service)
+        app = MynahApp(service, conversation)
+        pasting.install()
         with signals_leave_cleanly(state, app.leave):
             app.run()
     if app.return_code == FAULT:

@@ -17,6 +17,7 @@ from textual.widgets import Static
 from app.tui.choice_bar import ChoiceBar
 from app.tui.composer import Composer
 from app.tui.keys import Command
+from app.tui.lesson import LessonLine
 from app.tui.message_views import MessageView
 from app.tui.slash import CommandComposer, CommandList
 from app.tui.status_line import StatusLine
@@ -41,6 +42,7 @@ class ChatPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Transcript()
+        yield LessonLine()
         yield ChoiceBar()
         yield WritingLine("", markup=False)
         yield CommandList()
@@ -63,6 +65,10 @@ class ChatPane(Vertical):
     def writing_line(self) -> WritingLine:
         return self.query_one(WritingLine)
 
+    @property
+    def lesson_line(self) -> LessonLine:
+        return self.query_one(LessonLine)
+
     def go_to_sibling(self, view: MessageView, step: int) -> None:
         """Show the message beside this one."""
         raise NotImplementedError
@@ -71,6 +77,11 @@ class ChatPane(Vertical):
     def _offered(self, event: CommandComposer.Offered) -> None:
         event.stop()
         self.query_one(CommandList).show(event.commands, event.chosen)
+
+    @on(CommandComposer.Names)
+    def _names(self, event: CommandComposer.Names) -> None:
+        event.stop()
+        self.query_one(CommandList).show_names(event.names)
 
     @on(CommandComposer.Unknown)
     def _unknown(self, event: CommandComposer.Unknown) -> None:

@@ -26,8 +26,9 @@ from app.tui.background import Background, Finished
 from app.tui.chat_view import ChatView
 from app.tui.choice_bar import Choice, ChoiceBar
 from app.tui.copying import Copying
-from app.tui.dialogs import LineDialog
+from app.tui.dialogs import PathDialog
 from app.tui.first_run import no_model
+from app.tui.guide import Guide
 from app.tui.key_line import Key, KeyLine
 from app.tui.keys import CHAT, CONVERSATION, STOP, Command, chosen
 from app.tui.own_strength import OwnStrength
@@ -62,7 +63,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     ]
     AUTO_FOCUS = "Composer"
 
-    def __init__(self, service: ChatService) -> None:
+    def __init__(self, service: ChatService, conversation: str | None = None) -> None:
         super().__init__()
         self._service = service
         self._background = Background(self)
@@ -71,12 +72,14 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._model: str | None = None
         self.commands = chosen((*CHAT, *CONVERSATION), service.preferences().keys)
         self._view = ChatView(service, self._background, lambda: self.commands)
+        self._view.conversation = conversation
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
         self._strength = OwnStrength(self, service, self._background, lambda: self._view.conversation)
         self._pulls = Pulls(self, service, self._background, self._model_changed)
         self._remembering = Remembering(self, service, self._background, self._key_of("unremember"))
+        self._guide = Guide(self._view, service, self._background, self._first_key_of)
         self._titles = Titles(service, self._background, self._list, self._consider_title)
 
     def compose(self) -> ComposeResult:
@@ -123,6 +126,12 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             self._model = wording.model_name(str(now.host.get("model", "")))
         elif self._watch.state is HostState.READY:
             self._watch.state = HostState.ASLEEP
+            if now.learning.run is not None:
+                # It never goes to sleep over a run, so it died; and nobody else looks after the learner.
+                self._tell(
+                    "The model host went away while it learned. It is started again, and so is the run."
+                )
+                self._watch.wake_host()
         if before is not None:
             self._announce(before, now)
             if before.data_version != now.data_version:
@@ -150,6 +159,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     def _host_ready(self) -> None:
         self._watch.state = HostState.READY
         self._view.transcript.guide(None)
+        self._guide.offer()
         self._tick()
 
     @on(HostFailed)
@@ -195,11 +205,16 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     def _tick(self) -> None:
         self._view.tick()
         self._view.status.tell(self._snapshot, self._watch.describe(self._model))
+        self._guide.look(self._snapshot)
 
     # Commands
 
     def action_stop(self) -> None:
-        self._view.stop()
+        if not self._guide.left_by_escape():
+            self._view.stop()
+
+    async def action_lesson(self) -> None:
+        await self._guide.begin(self._snapshot)
 
     def action_copy_text(self) -> None:
         """What Textual has on Ctrl+C, wherever the focus is."""
@@ -244,7 +259,9 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             self._view.attach(path)
             return
         self.app.push_screen(
-            LineDialog("Attach a text file", "", "Its path. It goes into the message as a quotation."),
+            PathDialog(
+                "Attach a text file", "", "Its path; Tab completes. It goes into the message as a quotation."
+            ),
             lambda typed: self._view.attach(typed) if typed else None,
         )
 
@@ -292,6 +309,9 @@ class ChatScreen(OpenConversationActions, Screen[None]):
 
     def _key_of(self, name: str) -> str:
         return next(each.shown for each in self.commands if each.name == name)
+
+    def _first_key_of(self, name: str) -> str:
+        return self._key_of(name).partition(",")[0]
 
     def action_story(self) -> None:
         self._with_reply(self._teaching.story)

@@ -41,6 +41,10 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+UNDO = "alt+z,ctrl+underscore"
+"""In place of ^Z, which goes to the shell; the second one is Emacs's and readline's."""
+
+
 class History:
     """What was sent before, and the draft the owner left to look at it."""
 
@@ -88,6 +92,7 @@ class Composer(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "interrupt", "Stop or quit", show=False),
         Binding("tab,shift+tab", "pick", "Pick a reply", show=False),
+        Binding(UNDO, "undo", "Undo", show=False),
     ]
 
     @dataclass

@@ -60,6 +60,8 @@ class FindScreen(ModalScreen[Hit | None]):
         self._background = Background(self)
         self._hits: list[Hit] = []
         self._pause: Timer | None = None
+        self._shown = ""
+        self._go_there = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet find") as sheet:
@@ -89,14 +91,19 @@ class FindScreen(ModalScreen[Hit | None]):
         event.stop()
         if self._pause is not None:
             self._pause.stop()
+        self._go_there = False
         self._pause = self.set_timer(PAUSE, self._seek)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if self._hits:
+        if self._pause is not None:
+            self._pause.stop()
+        if self._hits and self._shown == event.value.strip():
             self.action_to_list()
         else:
+            # The hits are of other words, typed a moment ago: look first, then go there.
+            self._go_there = True
             self._seek()
 
     def action_to_list(self) -> None:
@@ -117,7 +124,7 @@ class FindScreen(ModalScreen[Hit | None]):
     def _show(self, text: str, hits: list[Hit]) -> None:
         if text != self.query_one(Input).value.strip():
             return
-        self._hits = hits[:LIMIT]
+        self._hits, self._shown = hits[:LIMIT], text
         words = finding.parse(text).words if text else ""
         listing = self.query_one(HitList)
         listing.clear_options()
@@ -126,6 +133,8 @@ class FindScreen(ModalScreen[Hit | None]):
         )
         if self._hits:
             listing.highlighted = 0
+            if self._go_there:
+                self.action_to_list()
         else:
             self.query_one(Page).show([])
         self._say(HINT if not text else found(len(hits)))

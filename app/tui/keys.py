@@ -126,6 +126,9 @@ CONVERSATION: tuple[Command, ...] = (
         "[0-1]",
     ),
     Command("", "", "screen.base", "base", "let the base model answer in this conversation, or no longer"),
+    Command(
+        "", "", "screen.lesson", "lesson", "teach it something in two minutes, step by step, or leave that"
+    ),
     Command("alt+m", "Alt+M", "screen.models", "models", "the model that answers: choose another, fetch one"),
     Command("", "", "screen.theme", "theme", "colours: dark, light or contrast", "[NAME]"),
 )
@@ -144,6 +147,7 @@ WRITING: tuple[tuple[str, str], ...] = (
     ("PgUp, PgDn", "scroll"),
     ("Esc", "stop the reply; what was said so far is kept"),
     ("^C", "stop the reply; twice with none running, quit"),
+    ("^Z", "to the shell, and `fg` comes back; Alt+Z takes back what was typed"),
 )
 
 

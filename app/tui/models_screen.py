@@ -19,17 +19,29 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from app import model_words
-from app.models import Choice, Fit, Machine, Place
+from app.models import Choice, Fit, Machine, Place, Running
 from app.tui import wording
 from app.tui.background import Background, Finished
 from app.tui.dialogs import LineDialog
 from app.tui.ports import ChatService
 from app.tui.pulls import Pulls
+from store import settings
 from store.errors import MynahError
 
 LOOK_SECONDS = 0.25
-KEYS = "Enter answers with it, or fetches it · A another address · S stops fetching · Esc back"
+KEYS = (
+    "Enter answers with it, or fetches it · A another address · S stops fetching · "
+    "C context · G layers on a GPU · Esc back"
+)
 _COLOURS = {Fit.LEARNS: "$text-success", Fit.CHATS: "$text-warning", Fit.NOT: "$text-error"}
+
+
+class OptionalLine(LineDialog):
+    """A line that may be left empty."""
+
+    def answer(self, text: str) -> str | None:
+        """An empty one is an answer too."""
+        return text
 
 
 class ModelsScreen(ModalScreen[None]):
@@ -39,6 +51,8 @@ class ModelsScreen(ModalScreen[None]):
         Binding("escape,q,ctrl+c", "dismiss", "back", key_display="Esc"),
         Binding("a", "address", show=False),
         Binding("s", "stop", show=False),
+        Binding("c", "context", show=False),
+        Binding("g", "gpu", show=False),
     ]
 
     def __init__(self, service: ChatService, pulls: Pulls, answering: Callable[[], bool]) -> None:
@@ -49,6 +63,7 @@ class ModelsScreen(ModalScreen[None]):
         self._background = Background(self)
         self._choices: list[Choice] = []
         self._machine: Machine | None = None
+        self._served: Running | None = None
         self._revision = -1
 
     def compose(self) -> ComposeResult:
@@ -83,13 +98,14 @@ class ModelsScreen(ModalScreen[None]):
             return ""
         return f"{name}  {model_words.pull_line(progress) if progress else 'asking the server…'}"
 
-    def _read(self) -> tuple[Machine, list[Choice]]:
+    def _read(self) -> tuple[Machine, list[Choice], Running]:
         machine = self._machine or self._service.machine()
-        return machine, self._service.choices(machine)
+        return machine, self._service.choices(machine), self._service.running()
 
-    def _show(self, read: tuple[Machine, list[Choice]]) -> None:
-        self._machine, self._choices = read
-        self._tell(".machine", model_words.machine_line(self._machine))
+    def _show(self, read: tuple[Machine, list[Choice], Running]) -> None:
+        self._machine, self._choices, self._served = read
+        here = model_words.machine_line(self._machine)
+        self._tell(".machine", f"{here}\n{model_words.running_line(self._served, self._machine)}")
         listing = self.query_one(OptionList)
         kept = listing.highlighted or 0
         listing.clear_options()
@@ -128,6 +144,38 @@ class ModelsScreen(ModalScreen[None]):
 
     def action_stop(self) -> None:
         self._pulls.stop()
+
+    def action_context(self) -> None:
+        """Ask how much of a conversation the model shall see."""
+        if self._served is not None:
+            self._ask(
+                settings.CONTEXT,
+                "Context",
+                str(self._served.context),
+                "Tokens of a conversation that the model sees. More takes more memory; nothing is the default.",
+            )
+
+    def action_gpu(self) -> None:
+        """Ask how many layers a GPU shall compute."""
+        if self._served is not None:
+            layers = self._served.gpu_layers
+            self._ask(
+                settings.GPU_LAYERS,
+                "Layers on a GPU",
+                "" if layers is None else str(layers),
+                "How many of the model's layers a GPU computes, 0 being none; nothing means all that fit.",
+            )
+
+    def _ask(self, key: str, title: str, now: str, explanation: str) -> None:
+        if self._answering():
+            self._tell(".advice", "A reply is being written: the model can be loaded anew when it is over")
+            return
+
+        def change(typed: str | None) -> None:
+            if typed is not None and typed != now:
+                self._pulls.run_with(key, typed)
+
+        self.app.push_screen(OptionalLine(title, now, explanation), change)
 
     def _tell(self, where: str, line: str) -> None:
         self.query_one(where, Static).update(Content(line))

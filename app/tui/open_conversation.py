@@ -56,12 +56,18 @@ class OpenConversation(ChatPane):
 
     async def on_mount(self) -> None:
         await self.transcript.show([])
-        self._drafts.read(None, self._bring_back(None))
+        self._drafts.read(self.conversation, self._bring_back(self.conversation))
+        self._read(self._opened)
         self._background.call(self._service.written, self._remember, lambda _: None)
 
     def on_unmount(self) -> None:
         if self._editing is None:
             self._drafts.keep_now(self.conversation, self._typed_text)
+
+    @property
+    def editing(self) -> bool:
+        """Whether what is in the composer is an earlier message."""
+        return self._editing is not None
 
     @property
     def unanswered(self) -> ThreadMessage | None:

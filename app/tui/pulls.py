@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from textual.screen import Screen
 
-from app.models import Progress
+from app.models import Progress, Running
 from app.service import ModelFile
 from app.tui.background import Background
 from app.tui.ports import ChatService
@@ -58,6 +58,17 @@ class Pulls:
         self._background.beside(
             lambda: self._service.change_model(pick), self._chosen, lambda error: self._say(str(error))
         )
+
+    def run_with(self, key: str, typed: str) -> None:
+        """Run the model with another context, or another share on the GPU."""
+        self._background.beside(
+            lambda: self._service.run_with(key, typed), self._runs, lambda error: self._say(str(error))
+        )
+
+    def _runs(self, _running: Running) -> None:
+        self.revision += 1
+        self._say("The model is loaded anew with that")
+        self._changed()
 
     def _hear(self, progress: Progress) -> None:
         # In the thread of the pull: one assignment, which whoever looks finds whole.

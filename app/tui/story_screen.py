@@ -38,7 +38,7 @@ class StoryScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet") as sheet:
             sheet.border_title = "What became of this reply"
-            sheet.border_subtitle = "F flip the verdict · Esc back"
+            sheet.border_subtitle = "Esc back"
             yield Page()
 
     def on_mount(self) -> None:
@@ -65,6 +65,7 @@ class StoryScreen(ModalScreen[None]):
 
     def _show(self, told: Story) -> None:
         self.query_one(Page).show(story_words.story(told))
+        self.query_one(".sheet").border_subtitle = story_words.keys(told)
 
     def _refused(self, error: MynahError) -> None:
         self.notify(str(error), severity="warning", markup=False)

@@ -64,7 +64,7 @@ def _said(told: Story) -> list[Line]:
                 Look.ITEM,
                 Content.assemble(
                     ("● " if counts else "○ ", GOOD if counts else wording.MUTED),
-                    _signal(each),
+                    _signal(each, told.seen),
                     (f"  {_WHO[each.source]}, {_age(each.created)} · {state}", wording.MUTED),
                 ),
             )
@@ -74,7 +74,7 @@ def _said(told: Story) -> list[Line]:
     return lines
 
 
-def _signal(signal: Signal) -> Content:
+def _signal(signal: Signal, seen: str | None) -> Content:
     match signal.kind:
         case SignalKind.THUMB if not signal.value:
             return Content("the rating was taken back")
@@ -87,7 +87,7 @@ def _signal(signal: Signal) -> Content:
             return Content("↻ nothing was asked again")
         case SignalKind.REQUERY:
             sure = "" if signal.source is SignalSource.USER else f" ({signal.confidence:.0%} sure)"
-            return Content.styled(f"↻ asked again{sure}", BAD)
+            return Content.styled(wording.reaction(signal.source, seen) + sure, BAD)
         case SignalKind.HINT:
             return Content("hint")
         case _:
@@ -104,20 +104,31 @@ def _correction(told: Story) -> list[Line]:
 
 
 def _verdict(told: Story) -> list[Line]:
-    lines = [line(Look.HEADING, "Did you have to ask again?")]
+    lines = [line(Look.HEADING, "Was the reply wanting, by what you said next?")]
     verdict = told.verdict
     if verdict is not None:
         says = "Yes" if verdict.asked_again else "No"
         by = f"{_WHO[verdict.source]} {'say' if verdict.source is SignalSource.USER else 'says'} so"
-        noted = f" ({told.seen})" if told.seen and verdict.source is SignalSource.RULE else ""
+        noted = f" (you {told.seen})" if told.seen and verdict.source is SignalSource.JUDGE else ""
+        noted = f" ({told.seen})" if told.seen and verdict.source is SignalSource.RULE else noted
         lines.append(line(Look.ITEM, (says, BAD if verdict.asked_again else GOOD), f", {by}{noted}."))
         lines.append(line(Look.NOTE, "F turns this verdict over."))
     elif told.seen is not None:
         lines.append(line(Look.ITEM, "No: your next message was looked at, and it asks something else."))
         lines.append(line(Look.NOTE, "F turns this verdict over."))
+    elif told.followed:
+        lines.append(line(Look.ITEM, "Nobody has looked at your next message yet."))
+        lines.append(line(Look.NOTE, "F says that it was."))
     else:
-        lines.append(line(Look.ITEM, "Nobody has looked at a next message yet."))
+        lines.append(line(Look.ITEM, "You have said nothing after it yet."))
     return lines
+
+
+def keys(told: Story) -> str:
+    """What can be done about a story: there is nothing to turn over where nothing followed."""
+    if not told.followed:
+        return "Esc back"
+    return "F flip the verdict · Esc back" if told.verdict or told.seen else "F it was wanting · Esc back"
 
 
 def _lesson(told: Story) -> list[Line]:

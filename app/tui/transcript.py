@@ -46,6 +46,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self._earlier: list[ThreadMessage] = []
         self._loading = False
         self._latest: Conversation | None = None
+        self._lesson_offered = False
 
     def on_mount(self) -> None:
         self.anchor()
@@ -98,7 +99,7 @@ class Transcript(VerticalScroll, can_focus=False):
             if views:
                 await self.mount_all([*self._more(), *views])
             else:
-                await self.mount(Welcome(wording.welcome(self._latest), markup=False))
+                await self.mount(self._welcome())
         self.anchor()
 
     async def reveal(self, from_end: int) -> bool:
@@ -127,16 +128,24 @@ class Transcript(VerticalScroll, can_focus=False):
         """The conversation that an empty page offers to go on with."""
         if latest != self._latest:
             self._latest = latest
-            for page in self.query(Welcome):
-                page.update(wording.welcome(latest))
+            self.guide(None)
+
+    def offer_lesson(self) -> None:
+        """Mention the lesson on the empty page, until something is asked."""
+        self._lesson_offered = True
+        self.guide(None)
 
     def guide(self, page: Content | None) -> None:
         """Show this on the empty page instead of the welcome; None for the welcome again."""
         for each in self.query(Welcome):
-            each.update(page or wording.welcome(self._latest))
+            each.update(page or wording.welcome(self._latest, lesson=self._lesson_offered))
+
+    def _welcome(self) -> Welcome:
+        return Welcome(wording.welcome(self._latest, lesson=self._lesson_offered), markup=False)
 
     async def add_question(self, text: str) -> None:
         """The owner's message, from the moment it was sent."""
+        self._lesson_offered = False
         await self.stop_complaining()
         await self.query(Welcome).remove()
         await self._take_down()
@@ -171,7 +180,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if isinstance(above, QuestionView):
             await above.remove()
         if not self.query("QuestionView, ReplyView, Welcome"):
-            await self.mount(Welcome(wording.welcome(self._latest), markup=False))
+            await self.mount(self._welcome())
 
     async def drop_from(self, view: MessageView) -> None:
         """Take away a message and what follows it, for another in its place."""

@@ -12,10 +12,11 @@ from textual.content import Content
 
 from app.counting import told_in_short
 from app.service import LearningStatus, Snapshot, ThreadMessage
+from store import verdicts
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
 from store.runs import Run
-from store.types import AdapterState, FinishReason, MessageStatus, RunOutcome, RunState
+from store.types import AdapterState, FinishReason, MessageStatus, RunOutcome, RunState, SignalSource
 
 SEPARATOR = " · "
 MUTED = "$foreground 55%"
@@ -58,6 +59,10 @@ def model_name(name: str) -> str:
     return name.removesuffix("-Instruct") or "model"
 
 
+ASKED_AGAIN = "↻ asked again"
+_REACTIONS = {verdicts.PUT_RIGHT: "✎ you put it right", verdicts.OTHERWISE: "↻ you wanted it otherwise"}
+
+
 def version_name(version: int | None) -> str:
     """`v3`, or `base` for the model as it came."""
     return "base" if version is None else f"v{version}"
@@ -84,12 +89,17 @@ def meta_line(entry: ThreadMessage) -> Content:
     if entry.corrected:
         parts.append(Content.styled("✎ corrected", _GOOD))
     if entry.verdict is not None and entry.verdict.asked_again:
-        parts.append(Content.styled("↻ asked again", _BAD))
+        parts.append(Content.styled(reaction(entry.verdict.source, entry.seen), _BAD))
     if entry.fate is not None:
         parts.append(Content(entry.fate.text))
     if len(entry.siblings) > 1:
         parts.append(Content(f"‹ {entry.sibling + 1}/{len(entry.siblings)} ›"))
     return Content(SEPARATOR).join(parts)
+
+
+def reaction(source: SignalSource, seen: str | None) -> str:
+    """What the owner did next that found a reply wanting; the owner's own verdict and a rule's mean a question."""
+    return _REACTIONS.get(seen or "", ASKED_AGAIN) if source is SignalSource.JUDGE else ASKED_AGAIN
 
 
 def _answered_by(entry: ThreadMessage) -> str:
@@ -128,6 +138,8 @@ def learner(status: LearningStatus, bar: int = 0) -> Content:
         return doing + progress_bar(status.run.fraction, bar) + Content(after)
     if status.paused:
         return Content(f"learning paused{f', {waiting} waiting' if waiting else ''}")
+    if waiting and status.last is not None and status.last.state is RunState.FAILED:
+        return Content.styled("✗ learning failed · ^L tries again", _BAD)
     if waiting:
         more = f", {status.needed} to go" if status.needed else ""
         takes = f" · takes {duration(status.usual)}" if status.usual is not None and bar else ""
@@ -181,7 +193,9 @@ def run_ended(run: Run) -> str | None:
         skipped = run.result.get("skipped") or []
         why = f" ({skipped[0].get('reason')})" if skipped else ": rate or correct a reply first"
         return f"Nothing to learn{why}"
-    return f"Learning failed: {run.error or 'see mynah learn history'}"
+    return (
+        f"Learning failed: {run.error or 'see mynah learn history'}. What you taught waits; ^L tries again."
+    )
 
 
 def status_line(snapshot: Snapshot | None, host: str, speed: Speed, width: int) -> Content:
@@ -211,7 +225,7 @@ def status_line(snapshot: Snapshot | None, host: str, speed: Speed, width: int) 
     return line + Content(" " * gap) + right
 
 
-def welcome(latest: Conversation | None) -> Content:
+def welcome(latest: Conversation | None, *, lesson: bool = False) -> Content:
     """The empty page: what this is, and where to go on."""
     lines = [
         Content.styled("Mynah", "bold $primary"),
@@ -220,6 +234,11 @@ def welcome(latest: Conversation | None) -> Content:
         Content.styled("Ask something. If the reply is not what you wanted, F8 corrects it,", MUTED),
         Content.styled("F6 and F7 rate it. After a few of these it answers your way.", MUTED),
     ]
+    if lesson:
+        lines += [
+            Content(""),
+            Content.assemble(("/lesson", "bold $primary"), " teaches it something in two minutes"),
+        ]
     if latest is not None:
         title = " ".join(latest.title.split())
         lines += [Content(""), Content.styled(f"^O Enter goes on with “{title}”", MUTED)]

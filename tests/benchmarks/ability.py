@@ -2,7 +2,7 @@
 
 A lesson in style must not cost the model what it knows. Free text would measure the style too, so the model
 never writes here: each answer is scored as the reply to its question, by mean log-probability per token, and
-counts where the right one scores best. Deterministic; half a minute on one core.
+counts where the right one scores best. Deterministic; a quarter of a minute on one core.
 
     python -m tests.benchmarks.ability [--adapter FILE.gguf]
 """
@@ -16,7 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from app.model import catalogue, convert
-from app.model.llama import ContextSettings, LlamaContext, LlamaModel
+from app.model.llama import (
+    ContextSettings,
+    LlamaContext,
+    LlamaModel,
+    Sampler,
+    evaluate_prompt,
+    shared_prefix,
+)
+from app.model.llama.context import Row
 from app.model.renderer import Renderer, Turn
 from store.home import Home
 from store.types import Role
@@ -86,6 +94,8 @@ What is the hottest thing in the solar system?|The sun|The moon|A comet|Pluto
 """
 
 CONTEXT = 512
+SEQUENCES = 5
+"""One for the question and one for each of its answers."""
 
 
 def items() -> list[tuple[str, list[str]]]:
@@ -95,20 +105,39 @@ def items() -> list[tuple[str, list[str]]]:
 
 
 def accuracy(context: LlamaContext, renderer: Renderer) -> float:
-    """Share of the questions whose right answer is the likeliest of the four."""
+    """Share of the questions whose right answer is the likeliest of the four. ``context``: of `SEQUENCES` sequences."""
     right = 0
+    held: list[int] = []
     for question, answers in items():
         prompt = renderer.prompt([Turn(Role.USER, question)])
-        scores = [_score(context, prompt, renderer.completion(answer)[:-1]) for answer in answers]
+        shared = min(shared_prefix([held, prompt]), len(prompt) - 1)
+        context.truncate(0, shared)
+        evaluate_prompt(context, prompt, shared, 0, lambda: None)
+        held = prompt
+        scores = _scores(context, len(prompt), [renderer.completion(answer)[:-1] for answer in answers])
         right += int(np.argmax(scores) == 0)
     return right / len(items())
 
 
-def _score(context: LlamaContext, prompt: list[int], answer: list[int]) -> float:
-    """Mean natural-log probability of the answer's tokens; its end is left out, since style is what moves that."""
-    logits = context.score(prompt + answer)[len(prompt) - 1 : -1].astype(np.float64)
-    total = np.logaddexp.reduce(logits, axis=1)
-    return float(np.mean(logits[np.arange(len(answer)), answer] - total))
+def _scores(context: LlamaContext, start: int, answers: list[list[int]]) -> list[float]:
+    """Mean natural-log probability of each answer's tokens behind the ``start`` tokens of sequence 0.
+
+    An answer's end is left out, since style is what moves that. All answers are one evaluation, each in a sequence.
+    """
+    first = np.array(context.logits())
+    rows = []
+    for seq, answer in enumerate(answers, start=1):
+        context.truncate(seq, 0)
+        context.copy_prefix(0, seq, start)
+        rows += [Row(token, start + place, seq) for place, token in enumerate(answer)]
+    context.evaluate_together(rows)
+    scores, row = [], 0
+    for answer in answers:
+        logits = [first, *(np.array(context.row_logits(row + place)) for place in range(len(answer) - 1))]
+        row += len(answer)
+        known = [float(Sampler.logprob(each, token)) for each, token in zip(logits, answer, strict=True)]
+        scores.append(float(np.mean(known)))
+    return scores
 
 
 def measure(home: Home, adapter: Path | None) -> float:
@@ -116,7 +145,7 @@ def measure(home: Home, adapter: Path | None) -> float:
     model = LlamaModel.load(convert.served_form(catalogue.resolve(home, None)))
     try:
         renderer = Renderer(model.vocab, model.chat_template)
-        context = model.context(ContextSettings(n_ctx=CONTEXT, n_batch=CONTEXT))
+        context = model.context(ContextSettings(CONTEXT, SEQUENCES, n_batch=CONTEXT))
         if adapter is not None:
             context.set_adapter(model.load_adapter(adapter))
         return accuracy(context, renderer)

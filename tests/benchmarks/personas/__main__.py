@@ -2,9 +2,10 @@
 
 A trial asks ordinary questions, reacts to each reply as its person would, learns at the checkpoints and is measured on
 questions that are never taught. Results are appended to a file, one line a cell: the same command goes on where it was
-cut off. A cell of 16 interactions takes some ten minutes on two cores with the default model; everything, a day or two.
+cut off, the most telling cells first. A cell of 16 interactions takes two minutes on two cores with the default model, ten
+through the host (`--way host`), where everything is as for an owner; what the two ways differ in stands in `direct`.
 
-    python -m tests.benchmarks.personas [--personas NAME ...] [--methods NAME ...] [--channels NAME ...]
+    python -m tests.benchmarks.personas [--personas NAME ...] [--methods NAME ...] [--channels NAME ...] [--way WAY]
         [--interactions N ...] [--questions N] [--seeds N] [--model NAME] [--out FILE] [--report] [--in-turn]
 """
 
@@ -14,43 +15,63 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tests.benchmarks.personas import report
 from tests.benchmarks.personas.people import PEOPLE
-from tests.benchmarks.personas.plan import Cell, Channel, Method, cells
+from tests.benchmarks.personas.plan import Cell, Channel, Method, Way, cells
 from tests.benchmarks.personas.results import Results
-from tests.benchmarks.personas.trial import Outcome, Trial, teach_in_turn
+from tests.benchmarks.personas.trial import Outcome, Subject, Trial, teach_in_turn
 
 CHECKPOINTS = (4, 8, 16, 32)
 
 
-def run(cell: Cell) -> Outcome:
-    """One cell in a data directory of its own."""
-    from tests.benchmarks.personas.subject import Mynah
+Opened = Callable[[Path, Method], AbstractContextManager[Subject]]
+"""Makes the subject of a trial in a data directory, for a method."""
 
+
+@contextmanager
+def subjects(way: Way, model: str | None, memo: Path) -> Iterator[Opened]:
+    """What the trials of a run have in common; ``memo`` keeps what the bare model says."""
+    if way is Way.HOST:
+        from tests.benchmarks.personas.subject import Mynah
+
+        yield lambda root, method: Mynah(root, method, model)
+    else:
+        from learner.__main__ import bound_threads
+
+        bound_threads()
+        from tests.benchmarks.personas.direct import Bench
+
+        with Bench(model, memo) as bench:
+            yield bench.subject
+
+
+def run(cell: Cell, opened: Opened) -> Outcome:
+    """One cell in a data directory of its own."""
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="mynah-persona-") as root,
-        Mynah(Path(root), cell.method, cell.model) as subject,
+        opened(Path(root), cell.method) as subject,
     ):
         outcome = Trial(cell, PEOPLE[cell.person], subject).run()
     last = outcome.measures[-1]
+    learned = "" if last.learned is None else f" ({last.learned.outcome} {', '.join(last.learned.failed)})"
     print(
-        f"{cell.key}: {last.kept}/{last.asked} in {time.monotonic() - began:.0f} s",
+        f"{cell.key}: {last.kept}/{last.asked}{learned} in {time.monotonic() - began:.0f} s",
         file=sys.stderr,
         flush=True,
     )
     return outcome
 
 
-def in_turn(names: list[str], interactions: int, asked: int, model: str | None) -> str:
+def in_turn(names: list[str], interactions: int, asked: int, opened: Opened) -> str:
     """The forgetting matrix."""
-    from tests.benchmarks.personas.subject import Mynah
-
     with (
         tempfile.TemporaryDirectory(prefix="mynah-persona-") as root,
-        Mynah(Path(root), Method.COMBINED, model) as subject,
+        opened(Path(root), Method.COMBINED) as subject,
     ):
         return report.matrix(teach_in_turn([PEOPLE[name] for name in names], subject, interactions, asked, 0))
 
@@ -66,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--interactions", nargs="+", type=int, default=list(CHECKPOINTS), help="checkpoints")
     parser.add_argument("--questions", type=int, default=16, help="unseen questions asked at each checkpoint")
     parser.add_argument("--seeds", type=int, default=1, help="orders of the taught questions")
+    parser.add_argument("--way", type=Way, choices=list(Way), default=Way.DIRECT)
     parser.add_argument("--model", help="as `mynah models use` takes it")
     parser.add_argument("--out", type=Path, default=Path(".cache/personas.jsonl"))
     parser.add_argument("--report", action="store_true", help="only the table and plot of what is there")
@@ -79,8 +101,10 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run what is left of what was asked for, then print all of it."""
     given = arguments()
+    memo = given.out.with_suffix(".said.jsonl")
     if given.in_turn:
-        print(in_turn(given.personas, max(given.interactions), given.questions, given.model))
+        with subjects(given.way, given.model, memo) as opened:
+            print(in_turn(given.personas, max(given.interactions), given.questions, opened))
         return
     wanted = cells(
         given.personas,
@@ -90,11 +114,13 @@ def main() -> None:
         sorted(set(given.interactions)),
         given.questions,
         given.model,
+        given.way,
     )
     results = Results(given.out)
     if not given.report:
-        for cell in results.left(wanted):
-            results.add(run(cell))
+        with subjects(given.way, given.model, memo) as opened:
+            for cell in results.left(wanted):
+                results.add(run(cell, opened))
     keys = {cell.key for cell in wanted}
     found = [outcome for outcome in results.read() if outcome.cell.key in keys]
     if not found:

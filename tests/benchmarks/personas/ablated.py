@@ -11,9 +11,12 @@ from __future__ import annotations
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from learner import __main__ as entry
 from learner import examples
@@ -134,9 +137,7 @@ def trl_run(method: Method, tokenizer: Any) -> Callable[..., Any]:
 
 
 def tokenizer_of_home() -> Any:
-    """The tokenizer of the model in use, from the served file."""
-    from transformers import AutoTokenizer
-
+    """The tokenizer of the model in use."""
     from app.model import catalogue, convert
     from store import settings
     from store.db import Store
@@ -144,24 +145,41 @@ def tokenizer_of_home() -> Any:
 
     home = Home.default().open()
     with Store.open(home) as store:
-        served = convert.served_form(catalogue.resolve(home, settings.get(store, settings.MODEL)))
+        return tokenizer_of(convert.served_form(catalogue.resolve(home, settings.get(store, settings.MODEL))))
+
+
+def tokenizer_of(served: Path) -> Any:
+    """The tokenizer of a served file."""
+    from transformers import AutoTokenizer
+
     return AutoTokenizer.from_pretrained(served.parent, gguf_file=served.name)
+
+
+Applied = AbstractContextManager[None]
+
+
+@contextmanager
+def applied(method: Method, tokenizer: Callable[[], Any]) -> Iterator[None]:
+    """While the block runs, the learner of this process is that of a method; ``tokenizer`` is made where TRL needs it."""
+    from learner import gate, trainer
+
+    with ExitStack() as replaced:
+        replaced.enter_context(patch.object(examples, "build", reduced(method)))
+        if not method.gated:
+            replaced.enter_context(patch.object(trainer.Trainer, "run", trl_run(method, tokenizer())))
+            replaced.enter_context(patch.object(gate.Verdict, "passed", property(lambda _self: True)))
+        yield
 
 
 def main() -> int:
     """Be the learner of a home until it is ended."""
-    method = Method(sys.argv[1])
     entry.bound_threads()
     entry.step_back()
-    from learner import gate, trainer
     from learner.loop import work
     from store.home import Home
 
-    examples.build = reduced(method)
-    if not method.gated:
-        trainer.Trainer.run = trl_run(method, tokenizer_of_home())  # type: ignore[method-assign]
-        gate.Verdict.passed = property(lambda _self: True)  # type: ignore[method-assign,assignment]
-    work(Home.default().open(), linger=600.0)
+    with applied(Method(sys.argv[1]), tokenizer_of_home):
+        work(Home.default().open(), linger=600.0)
     return 0
 
 

@@ -1,7 +1,8 @@
 """What a run consists of: methods, channels, and cells, one for each person, method, channel, model and seed.
 
 A cell is the unit that is kept, skipped when it is there already, and averaged over; everything that could change its
-figures is in its key, so that a file of results cannot mix two different questions.
+figures is in its key, so that a file of results cannot mix two different questions. What tells most comes first, for all
+people before the next thing begins: a run that is cut off has whole comparisons.
 """
 
 from __future__ import annotations
@@ -46,14 +47,33 @@ class Channel(StrEnum):
     ALL = "all"
 
 
+class Way(StrEnum):
+    """How the model is met: in one process with what learns (`direct`), or through a host and its learner (`subject`)."""
+
+    DIRECT = "direct"
+    HOST = "host"
+
+
+_TELLING: tuple[tuple[Method, Channel], ...] = (
+    (Method.COMBINED, Channel.ALL),
+    (Method.NONE, Channel.ALL),
+    (Method.MEMORY, Channel.ALL),
+    (Method.BINARY, Channel.ALL),
+    (Method.OPD, Channel.ALL),
+    (Method.SFT, Channel.ALL),
+    (Method.COMBINED, Channel.IMPLICIT),
+    (Method.SHUFFLED, Channel.ALL),
+)
+
+
 def fits(method: Method, channel: Channel) -> bool:
     """Whether a method has anything to learn from on a channel.
 
-    Nothing is learned without learning, so it is run on one channel only; a text is needed for SFT and `correction`; a
-    hint or a text for `opd`; and the oracle stands for what a judge would have to read.
+    Without learning all channels are one, so `none` and `memory` are run once; a text is needed for SFT and `correction`;
+    a hint or a text for `opd`; and the oracle stands for what a judge would have to read.
     """
     match method:
-        case Method.NONE:
+        case Method.NONE | Method.MEMORY:
             return channel is Channel.ALL
         case Method.CORRECTION | Method.SFT:
             return channel in (Channel.CORRECTIONS, Channel.ALL)
@@ -68,7 +88,7 @@ def fits(method: Method, channel: Channel) -> bool:
 @dataclass(frozen=True)
 class Cell:
     """One trial. ``checkpoints``: after how many interactions it learns and is measured; ``asked``: on how many unseen
-    questions. ``model`` None is the default one.
+    questions. ``model`` None is the default one. ``way``: how the model is met.
     """
 
     person: str
@@ -78,6 +98,7 @@ class Cell:
     checkpoints: tuple[int, ...]
     asked: int
     model: str | None = None
+    way: Way = Way.DIRECT
 
     @property
     def key(self) -> str:
@@ -92,6 +113,7 @@ class Cell:
                 f"s{self.seed}",
                 f"i{steps}",
                 f"q{self.asked}",
+                self.way,
             )
         )
 
@@ -107,16 +129,23 @@ def cells(
     checkpoints: Sequence[int],
     asked: int,
     model: str | None,
+    way: Way = Way.DIRECT,
 ) -> list[Cell]:
-    """All cells that make sense, person by person, so that a run that is cut off has whole people.
-
-    No learning is the same on every channel, so it is there once whatever the channels are.
-    """
-    return [
-        Cell(person, method, channel, seed, tuple(checkpoints), asked, model)
-        for seed in seeds
-        for person in people
+    """All cells that make sense, what tells most first; a method that knows no channels is there whatever they are."""
+    lines = [
+        (method, channel)
         for method in methods
-        for channel in ([Channel.ALL] if method is Method.NONE else channels)
+        for channel in ([Channel.ALL] if not method.learns else channels)
         if fits(method, channel)
     ]
+    lines.sort(key=_rank)
+    return [
+        Cell(person, method, channel, seed, tuple(checkpoints), asked, model, way)
+        for seed in seeds
+        for method, channel in lines
+        for person in people
+    ]
+
+
+def _rank(line: tuple[Method, Channel]) -> int:
+    return _TELLING.index(line) if line in _TELLING else len(_TELLING)

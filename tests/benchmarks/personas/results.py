@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.personas.plan import Cell, Channel, Method
+from tests.benchmarks.personas.plan import Cell, Channel, Method, Way
 from tests.benchmarks.personas.trial import Learned, Measure, Outcome
 
 
@@ -67,6 +67,7 @@ def parsed(line: dict[str, Any]) -> Outcome:
                 "method": Method(cell["method"]),
                 "channel": Channel(cell["channel"]),
                 "checkpoints": tuple(cell["checkpoints"]),
+                "way": Way(cell["way"]),
             }
         ),
         list(line["satisfied"]),

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ class Mynah:
         stop_host(self._home)
         self._service.close()
 
+    def expect(self, questions: Sequence[str]) -> None:
+        """A host answers one question after the other."""
+
     def ask(self, question: str, seed: int) -> Reply:
         """A question in a conversation of its own."""
         done = self._turn(TurnRequest(text=question, sampler=_sampler(seed)))
@@ -98,15 +102,7 @@ class Mynah:
         began = time.monotonic()
         run = self._service.wait(self._service.learn_now().id, cpu.look)
         cpu.look(run)
-        result: dict[str, Any] = run.result
-        checks = {check["name"]: check["value"] for check in result.get("gate", {}).get("checks", [])}
-        learned = Learned(
-            str(run.outcome),
-            round(time.monotonic() - began, 1),
-            round(cpu.seconds, 1),
-            len(result["used"]) + len(result["held_out"]),
-            checks.get("reference_kl"),
-        )
+        learned = learned_of(run, time.monotonic() - began, cpu.seconds)
         self._end_own_learner()
         return learned
 
@@ -174,6 +170,21 @@ class _Processor:
     def seconds(self) -> float:
         """Since the first look at each."""
         return sum(last - self._start[pid] for pid, last in self._last.items())
+
+
+def learned_of(run: Run, seconds: float, cpu_seconds: float) -> Learned:
+    """What a finished run came to."""
+    result: dict[str, Any] = run.result
+    checks = {check["name"]: check for check in result.get("gate", {}).get("checks", [])}
+    drift = checks.get("reference_kl")
+    return Learned(
+        str(run.outcome),
+        round(seconds, 1),
+        round(cpu_seconds, 1),
+        len(result["used"]) + len(result["held_out"]),
+        None if drift is None else drift["value"],
+        [name for name, check in checks.items() if not check["passed"]],
+    )
 
 
 def _sampler(seed: int) -> dict[str, float | int]:

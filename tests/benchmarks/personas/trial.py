@@ -30,18 +30,26 @@ class Reply:
 
 @dataclass(frozen=True)
 class Learned:
-    """What one round came to. ``kl`` is the gate's drift on neutral text, None where it measured none."""
+    """What one round came to.
+
+    ``kl`` is the gate's drift on neutral text, None where it measured none; ``failed`` the checks that refused it.
+    """
 
     outcome: str
     seconds: float
     cpu_seconds: float
     units: int
     kl: float | None
+    failed: list[str] = field(default_factory=list)
 
 
 class Subject(Protocol):
-    """A model with a history, as a person meets it."""
+    """A model with a history, as a person meets it.
 
+    `expect` says what will be asked before anything changes, for a subject that writes replies together.
+    """
+
+    def expect(self, questions: Sequence[str]) -> None: ...
     def ask(self, question: str, seed: int) -> Reply: ...
     def say(self, conversation: str, text: str, seed: int) -> None: ...
     def rate(self, message: str, value: int, note: str | None) -> None: ...
@@ -82,6 +90,7 @@ def measured(
 ) -> Measure:
     """Ask what was never taught."""
     unseen = person.unseen[:asked]
+    subject.expect([*(each.question for each in unseen), *person.exempt])
     kept = sum(person.holds(each.question, subject.answer(each.question, n)) for n, each in enumerate(unseen))
     overdone = sum(person.holds(each, subject.answer(each, n)) for n, each in enumerate(person.exempt))
     return Measure(interactions, kept, len(unseen), overdone, len(person.exempt), subject.ability(), learned)
@@ -105,8 +114,12 @@ class Trial:
         taught = list(person.taught)
         random.Random(f"{cell.person} {cell.seed}").shuffle(taught)
         self.outcome.measures.append(measured(person, self._subject, 0, cell.asked, None))
-        for number in range(max(cell.checkpoints, default=0)):
-            self.interact(taught[number % len(taught)], number)
+        asked = [taught[number % len(taught)] for number in range(max(cell.checkpoints, default=0))]
+        for number, each in enumerate(asked):
+            if number == 0 or number in cell.checkpoints:
+                until = min(step for step in cell.checkpoints if step > number)
+                self._subject.expect([other.question for other in asked[number:until]])
+            self.interact(each, number)
             done = number + 1
             told(f"{done} interactions")
             if done in cell.checkpoints:
@@ -165,6 +178,7 @@ def teach_in_turn(
     """The forgetting matrix: combined, all channels, one lesson for each person."""
 
     def shares() -> list[float]:
+        subject.expect([a.question for each in people for a in each.unseen[:asked]])
         return [
             sum(
                 each.holds(a.question, subject.answer(a.question, n))
@@ -180,6 +194,7 @@ def teach_in_turn(
         trial = Trial(cell, person, subject)
         taught = list(person.taught)
         random.Random(f"{person.name} {seed}").shuffle(taught)
+        subject.expect([each.question for each in taught[:interactions]])
         for number, each in enumerate(taught[:interactions]):
             trial.interact(each, number)
         made.outcomes.append(subject.learn().outcome)
