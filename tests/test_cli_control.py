@@ -92,6 +92,7 @@ def test_why_tells_what_came_of_it_and_how_what_was_taken_back_holds_again(
     assert everything == ["undone", "control", "outcome", "applied", "control"]
     (applied,) = (each.id for each in decisions.list_(store) if each.kind == "applied")
     assert f"belongs to {decision}: " in mynah("why", applied).out
+    assert f"`mynah undo {decision}` takes that back" in mynah("undo", applied).err
 
 
 def test_why_tells_of_a_version_that_was_taken_back(mynah: Mynah, store: Store) -> None:
@@ -157,6 +158,8 @@ def test_declined(mynah: Mynah, store: Store) -> None:
     settings.put(store, settings.APPROVE_INSTRUCTION, "ask")
     decision = decide(store)
     assert mynah("decline", decision).out == "it will not be done, nor proposed again\n"
+    assert f"    you declined instruction ({decision})" in mynah("status").out
+    assert "undo       that was done already" in mynah("why", decision).out
     assert items.active(store) == []
 
 

@@ -196,6 +196,8 @@ def _candidate(candidate: Mapping[str, Any], helped: Mapping[str, Any]) -> str:
 def _rollback(told: Told) -> str:
     record, change = told.decision, told.change
     command = f"`mynah undo {record.id}`"
+    if any(each.kind in (UNDONE, DECLINED) for each in told.following):
+        return "that was done already"
     if record.kind == WATCH or record.choice.get("action") == Action.ROLLBACK:
         if record.kind == WATCH:
             return f"{command} lets v{told.version} answer again"
