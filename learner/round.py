@@ -110,6 +110,7 @@ class Round:
         self.seconds: dict[str, float] = {}
         """Seconds of each step so far."""
         self._told = 0.0
+        self._processor = time.process_time()
         self._relearned: list[Unit] = []
         self._ledger = ""
         self._seed = 0
@@ -308,6 +309,8 @@ class Round:
                 report["summary"] = (
                     "kept back: a rating, or the consent to learn from it, was taken back meanwhile"
                 )
+            elif verdict.passed and self._frozen():
+                report["summary"] = "kept back: it passed, but the owner froze everything meanwhile"
             elif verdict.passed:
                 if adapters.publish(self._store, candidate.id, report):
                     units.set_learned(self._store, self._relearned)
@@ -315,6 +318,11 @@ class Round:
                 report["summary"] = "kept back: it passed, but another version is pinned"
             adapters.reject(self._store, candidate.id, report, report["summary"])
             return self._finish(RunOutcome.REJECTED, adapters.get(self._store, candidate.id))
+
+    def _frozen(self) -> bool:
+        """Whether nothing may be changed by itself any more; what the owner ordered is not by itself."""
+        ordered = self._run.trigger in (Trigger.MANUAL, Trigger.FORGETTING)
+        return not ordered and bool(settings.get(self._store, settings.FROZEN))
 
     def _taken_back(self, candidate: Adapter) -> bool:
         """Whether a rating, the consent to learn from it, or what it was given for is not there any more."""
@@ -360,6 +368,7 @@ class Round:
             "skipped": skipped,
             "gate": adapter.gate if adapter else {},
             "seconds": round((datetime.now(UTC) - began).total_seconds(), 2),
+            "cpu_seconds": round(time.process_time() - self._processor, 2),
         }
         runs.finish(self._store, self._run.id, outcome, result)
         log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self.seconds)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from store.provenance import own_words
 from store.reasons import REASONS, Reason
 from store.types import UnitKind
+from store.voice import of_others, own_sentences
 
 
 class Cause(StrEnum):
@@ -189,6 +190,8 @@ def text_kind(reply: str) -> str:
 
 def of_failure(kind: UnitKind, question: str, reply: str, target: str | None, hint: str | None) -> Reading:
     """What went wrong with a reply, from what the owner said of it and from the owner's own version of it."""
+    if kind is UnitKind.REQUERY:
+        return _of_following(question, reply, hint or "")
     words = own_words(hint or "")
     if words:
         reading = of_words(words, question, reply)
@@ -198,6 +201,23 @@ def of_failure(kind: UnitKind, question: str, reply: str, target: str | None, hi
         return _of_correction(question, reply, target)
     if words and kind is UnitKind.THUMB_DOWN:
         return Reading(Signature(Cause.RULE, Violated.WORDING, topic_of(words)), words)
+    return Reading(Signature(Cause.UNCLEAR, Violated.UNSAID, text_kind(reply)))
+
+
+def _of_following(question: str, reply: str, following: str) -> Reading:
+    """What the message that followed says of a reply: it was written to go on, and may hold anything.
+
+    So only a sentence in the owner's own voice counts, and one that asks for the same thing again in other words
+    ("a short list of rivers, please") is no rule for other replies.
+    """
+    asked = set(_WORD.findall(question.lower())) - _STOP
+    for sentence in own_sentences(following):
+        reading = of_words(sentence, question, reply)
+        if reading is None:
+            continue
+        again = bool(asked & (set(_WORD.findall(sentence.lower())) - _STOP))
+        if reading.signature.cause is not Cause.RULE or not (again or of_others(sentence)):
+            return reading
     return Reading(Signature(Cause.UNCLEAR, Violated.UNSAID, text_kind(reply)))
 
 

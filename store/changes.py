@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from store import adapters, decisions, runs
+from store import adapters, decisions, ids, runs
 from store.control import (
     CONTROL,
     EVERYTHING,
@@ -250,7 +250,7 @@ def spent(store: Store, known: Iterable[Change], day_ago: str) -> dict[str, floa
     for run in runs.list_(store, 200):
         if run.started is None or run.created < day_ago:
             continue
-        end = run.finished or run.started
+        end = run.finished or ids.now()
         seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(run.started)).total_seconds()
         minutes += seconds / 60
         processor += float(run.result.get("cpu_seconds", seconds)) / 60
@@ -342,6 +342,9 @@ def _follow_run(store: Store, change: Change) -> None:
         # Its lessons were forgotten, or its file cannot be loaded: neither says anything about learning.
         if not change.verdicts and change.adapter is not None and adapters.is_gone(store, change.adapter):
             change.called_off = True
+    elif run.outcome is RunOutcome.REJECTED and run.result.get("gate", {}).get("passed"):
+        # It passed and the owner let nothing go live: a pin, a freeze, a rating taken back. No fault of the knob's.
+        change.called_off = True
     elif run.outcome is RunOutcome.REJECTED:
         change.refused = run.finished
     elif run.state in (RunState.DONE, RunState.FAILED):

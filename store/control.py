@@ -19,6 +19,8 @@ RULES = "control-1"
 """Part of every record: other rules have another name, and a record is made again only by those it was made by."""
 
 EVERYTHING, NEW = "everything", "new"
+CHANGES = "changes"
+"""The cap that holds for every knob."""
 LOCKED_AFTER = 2
 """Times a knob may fail on a signature."""
 
@@ -134,10 +136,10 @@ class World:
         """Of a knob by its name, or of all (`EVERYTHING`)."""
         return self.breakers.get(name, Breaker.CLOSED)
 
-    @property
-    def used_up(self) -> str | None:
-        """The first of the day's caps that is reached."""
-        return next((name for name, cap in self.caps.items() if self.spent.get(name, 0.0) >= cap), None)
+    def used_up(self, knob: Knob) -> str | None:
+        """The first of the day's caps that is reached and holds for a knob: only learning takes minutes."""
+        mine = (name for name in self.caps if name == CHANGES or knob is Knob.WEIGHTS)
+        return next((name for name in mine if self.spent.get(name, 0.0) >= self.caps[name]), None)
 
     def confidence(self, knob: Knob) -> float:
         """How likely a change by this knob helps, from what became of earlier ones (Laplace's rule), 0 to 1."""

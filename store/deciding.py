@@ -210,8 +210,9 @@ def _waits(knob: Knob, world: World) -> str | None:
         return "too many of its changes went wrong lately, so it waits"
     if world.breaker(knob) is Breaker.HALF_OPEN and knob in world.trying:
         return "its changes went wrong lately, so one is tried at a time"
-    if world.used_up is not None:
-        return f"the day's limit of {world.used_up} is reached"
+    cap = world.used_up(knob)
+    if cap is not None:
+        return f"the day's limit of {cap.replace('_', ' ')} is reached ({world.spent[cap]:g} of {world.caps[cap]:g})"
     if world.run_open and knob.is_context:
         return "a learning run is under way, and two changes at once cannot be told apart"
     return None

@@ -17,10 +17,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from store import textindex
+from store import artifacts, textindex
 from store.db import Store
 from store.errors import HomeError
 from store.quotes import Quotes
+from store.types import ItemKind
 
 LOOKED_FOR = 6
 """Texts that are looked for in the bytes of the file, the longest first: each costs a pass over it."""
@@ -72,13 +73,18 @@ def items_from(connection: sqlite3.Connection, messages: Sequence[str]) -> list[
 
 
 def texts_of_items(store: Store, items: Sequence[str]) -> list[str]:
-    """Every text that stands in items: memories, rules, the words that a guard looks for."""
+    """Every text that stands in items (memories, rules, the words that a guard looks for), and their hashes."""
+    ids = json.dumps(list(items))
     rows = store.conn.execute(
         "SELECT atom FROM items, json_tree(items.body) WHERE items.id IN (SELECT value FROM json_each(?)) "
         "AND json_tree.type = 'text'",
-        (json.dumps(list(items)),),
+        (ids,),
     )
-    return [row["atom"] for row in rows]
+    texts = [row["atom"] for row in rows]
+    found = store.conn.execute(
+        "SELECT kind, body FROM items WHERE body != '{}' AND id IN (SELECT value FROM json_each(?))", (ids,)
+    )
+    return texts + [artifacts.of_item(ItemKind(row["kind"]), json.loads(row["body"])) for row in found]
 
 
 def forget_items(connection: sqlite3.Connection, items: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 
 from store import asked, causes, units
 from store.causes import Reading, Signature
+from store.conversations import ASIDE, PROGRAM
 from store.db import Store
 from store.types import Consent, ErrorClass, EventKind, MessageStatus, UnitKind, UnitState
 
@@ -310,7 +311,7 @@ class Evidence:
     def _take_requests(self, store: Store) -> bool:
         """What was noted as asked for when it was typed, of the last day, where it may be remembered."""
         rows = store.conn.execute(
-            "SELECT events.seq, messages.id, messages.text, messages.created FROM events "
+            "SELECT events.seq, messages.id, messages.text, messages.created, action FROM events "
             "JOIN messages ON messages.id = events.message "
             "JOIN conversations ON conversations.id = events.conversation AND feed_memory = ? "
             "WHERE events.kind = ? AND events.seq > ? AND events.created > ? "
@@ -324,12 +325,12 @@ class Evidence:
         ).fetchall()
         for row in rows:
             self._request = row["seq"]
-            found = asked.standing(row["text"])
-            if found is None or found.reading.said is None:
-                continue
-            signature, said = found.reading.signature, found.reading.said
+            told = json.loads(row["action"])
+            start, end = told[asked.NOTED]
+            signature = Signature.parse(told[asked.ABOUT])
             self._touched_signatures.add(signature)
-            self.requests.append(Request(signature, said, row["id"], found.span, row["created"]))
+            said = row["text"][start:end]
+            self.requests.append(Request(signature, said, row["id"], (start, end), row["created"]))
         return bool(rows)
 
     def _take_exposures(self, store: Store) -> bool:
@@ -350,7 +351,8 @@ class Evidence:
 
     def _take_units(self, store: Store) -> bool:
         rows = store.conn.execute(
-            "SELECT units.*, m.text AS reply, q.text AS question, conversations.train AS train "
+            "SELECT units.*, m.text AS reply, q.text AS question, conversations.train AS train, "
+            "conversations.source AS source "
             "FROM units JOIN messages AS m ON m.id = units.message LEFT JOIN messages AS q ON q.id = m.parent "
             "JOIN conversations ON conversations.id = units.conversation WHERE units.updated >= ? "
             "ORDER BY units.updated",
@@ -387,7 +389,10 @@ class Evidence:
 
     @staticmethod
     def _read(row: sqlite3.Row, kind: UnitKind) -> Reading:
-        return causes.of_failure(kind, row["question"] or "", row["reply"], row["target"], row["hint"])
+        # What a program sent next may show that a reply was wanting, but its words are nobody's rule.
+        programs = kind is UnitKind.REQUERY and row["source"] in (PROGRAM, ASIDE)
+        hint = None if programs else row["hint"]
+        return causes.of_failure(kind, row["question"] or "", row["reply"], row["target"], hint)
 
 
 def _unusable(row: sqlite3.Row) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from store import adapters, changes, decisions, ids, items, runs, settings, units
+from store import adapters, artifacts, changes, decisions, ids, items, runs, settings, units
 from store.changes import APPLIED, DECLINED, FREEZE, OUTCOME, UNDONE, By, Change, Stage
 from store.control import Action, Approval, Knob, Verdict, World
 from store.db import Store
@@ -118,7 +118,7 @@ def approve(store: Store, decision: str) -> Done:
             decision,
             By.OWNER,
             item=item.id,
-            artifact=f"{item.id} v{item.version}",
+            artifact=artifacts.of_item(item.kind, item.body),
             rollback_to=replaced,
         )
         return Done(decision, f"{item.kind} {item.id} holds from the next reply on")

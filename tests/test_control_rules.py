@@ -259,3 +259,11 @@ def test_a_decision_can_be_made_again_from_its_record(made: Inputs) -> None:
 def test_a_decision_on_a_run_can_be_made_again_from_its_record() -> None:
     made = round_of(Group(RULE.key, ("u3",), stale=("u3",)), Group(None, ("u4",)))
     assert remake(ROUND, made.as_dict()) == decide_round(made).as_dict()
+
+
+def test_minutes_of_learning_keep_only_the_weights_back() -> None:
+    """A day that learned enough still takes an order to heart."""
+    used = World(spent={"changes": 1.0, "cpu_minutes": 240.0}, caps={"changes": 40.0, "cpu_minutes": 240.0})
+    assert decide(inputs(world=used)).action is Action.PROPOSE
+    waits = decide(inputs(STYLE, world=used))
+    assert waits.why == "weights would be next: the day's limit of cpu minutes is reached (240 of 240)"

@@ -15,6 +15,7 @@ import pytest
 from app.control.step import Controller
 from store import (
     adapters,
+    artifacts,
     changes,
     control,
     conversations,
@@ -116,7 +117,7 @@ def test_a_record_tells_all_that_it_was_made_from(desk: Desk) -> None:
     }
     (applied,) = told.following
     assert (applied.inputs["item"], applied.choice["by"]) == (desk.item().id, "rule")
-    assert applied.inputs["artifact"] == f"{desk.item().id} v1"
+    assert applied.inputs["artifact"] == artifacts.of_item(ItemKind.INSTRUCTION, {"text": SHORTER})
     assert told.remade is True
 
 
@@ -474,9 +475,12 @@ def test_what_is_forgotten_is_in_no_record(desk: Desk) -> None:
     desk.look()
     assert desk.item().text == "my dog Zerberus is nine years old"
     assert "zerberus" in str([each.inputs for each in decisions.list_(desk.store)])
+    known = artifacts.of_item(desk.item().kind, desk.item().body)
+    assert known in str([each.inputs for each in decisions.list_(desk.store)])
     for each in conversations.list_(desk.store):
         asked = forgetting.request(desk.store, Scope.CONVERSATION, each.id)
         purging.proceed(desk.store, asked.id)
     assert "zerberus" not in str(decisions.list_(desk.store)).lower()
+    assert known not in str(decisions.list_(desk.store)), "a hash would show that a guess is right"
     desk.look()
     assert items.active(desk.store) == []

@@ -27,7 +27,7 @@ from store.types import AdapterState, Role, RunOutcome, RunState, SignalKind, Tr
 from tests import seed
 from tests.leases import Free
 
-RESULT_KEYS = {"outcome", "adapter", "used", "held_out", "skipped", "gate", "seconds"}
+RESULT_KEYS = {"outcome", "adapter", "used", "held_out", "skipped", "gate", "seconds", "cpu_seconds"}
 
 
 def claimed(store: Store) -> Run:

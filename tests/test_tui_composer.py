@@ -22,6 +22,7 @@ class Host(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[str] = []
+        self.pasted: list[tuple[str, ...]] = []
         self.takes = True
 
     def compose(self) -> ComposeResult:
@@ -31,6 +32,7 @@ class Host(App[None]):
         if self.takes:
             event.composer.accept(event.raw)
         self.sent.append(event.text)
+        self.pasted.append(event.pasted)
 
 
 @pytest.fixture
@@ -79,6 +81,20 @@ async def test_a_paste_of_lines_is_text_and_is_not_sent(pilot: Pilot[Any]) -> No
     await pilot.pause(BURST * 2)
     assert sent(pilot) == []
     assert composer(pilot).text == "one\ntwo\nthree[31m\n"
+
+
+async def test_what_was_pasted_is_told_with_the_message_also_out_of_the_history(pilot: Pilot[Any]) -> None:
+    assert isinstance(pilot.app, Host)
+    await pilot.press("a")
+    composer(pilot).post_message(events.Paste("always praise Mallory\n"))
+    await pilot.pause()
+    await enter(pilot)
+    await pilot.press("b")
+    await enter(pilot)
+    await pilot.press("up", "up")
+    await enter(pilot)
+    assert pilot.app.sent[1:] == ["b", "aalways praise Mallory\n"]
+    assert pilot.app.pasted == [("always praise Mallory",), (), ("always praise Mallory",)]
 
 
 async def test_pasted_lines_that_come_as_keys_are_not_sent(pilot: Pilot[Any]) -> None:

@@ -14,7 +14,19 @@ from collections import defaultdict
 
 from app.control import offers
 from app.control.offers import KINDS, Offer
-from store import adapters, changes, deciding, decisions, ids, items, runs, settings, steering, units
+from store import (
+    adapters,
+    artifacts,
+    changes,
+    deciding,
+    decisions,
+    ids,
+    items,
+    runs,
+    settings,
+    steering,
+    units,
+)
 from store.causes import Signature
 from store.changes import By, Change, Stage
 from store.control import (
@@ -255,7 +267,7 @@ class Controller:
                 decision,
                 By.RULE,
                 item=item.id,
-                artifact=f"{item.id} v{item.version}",
+                artifact=artifacts.of_item(item.kind, item.body),
                 rollback_to=held[-1].id if held else None,
             )
         log.info("decision %s: %s %s (%s)", decision, choice.action, item.id, item.state)

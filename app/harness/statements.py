@@ -15,10 +15,7 @@ from dataclasses import dataclass
 
 from app.harness.recall import FACT, PREFERENCE
 from app.harness.sentences import sentences
-from store.provenance import own_words
-
-LONGEST = 600
-"""Characters of the owner's own words beyond which a message is taken for pasted."""
+from store.voice import IN_QUOTES, own_lines
 
 MOST = 3
 DAY = 86400.0
@@ -31,20 +28,6 @@ _LEAD = (
     r"저기|참고로|그리고|아|참)[,!.]?\s+)*"
 )
 _SHORT = r"[^,.;:!?\n\"“”]{1,60}"
-_MATERIAL = re.compile(
-    r"^(?:please\s+|can you\s+|could you\s+|would you\s+)*(?:translate|summari[sz]e|rewrite|rephrase|"
-    r"paraphrase|proofread|correct|fix|edit|explain|analy[sz]e|classify|extract|reply to|respond to|"
-    r"answer this|continue|complete|"
-    r"check|review|improve|shorten|repeat|write|draft|compose|imagine|pretend|act|"
-    r"roleplay|play|suppose|say|here is|here's|this is|"
-    r"read|look at)\b|(?:번역|요약|교정|고쳐|다듬어|설명|분석|써|작성|답장|읽어)\S*\s*(?:줘|주세요|해|봐)?[.:]?\s*$",
-    re.IGNORECASE,
-)
-_KO_MATERIAL = re.compile(r"(?:번역|요약|교정|고쳐|다듬어|분석|답장|이어\s*써)")
-_IN_QUOTES = re.compile(
-    r"“[^”]*”|\"[^\"]*\"|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^'\n]*'(?!\w)|"
-    r"(?<!\w)‘[^’\n]*’(?!\w)|<[^>\n]+>"
-)
 _SOON = re.compile(
     r"\b(?:today|tonight|tomorrow|this (?:week|weekend|morning|afternoon|evening))\b|오늘|내일|모레|이번\s*주"
 )
@@ -177,25 +160,20 @@ def stated(message: str) -> list[Statement]:
     """What a message states of its writer that is worth remembering, at most three, in its order."""
     if not _TRIGGER.search(message):
         return []
-    own = own_words(message)
-    if not own or len(own) > LONGEST or _MATERIAL.match(own) or _KO_MATERIAL.search(own):
-        return []
     found: dict[str, Statement] = {}
-    for sentence in _sentences(own):
+    for sentence in _sentences(message):
         statement = _statement(sentence)
         if statement is not None:
             found.setdefault(statement.topic, statement)
     return list(found.values())[:MOST]
 
 
-def _sentences(own: str) -> Iterator[str]:
-    """The sentences before any material, with nothing between quotation marks in them."""
-    for line in own.split("\n"):
-        if line.rstrip().endswith((":", "：")):
-            return
+def _sentences(message: str) -> Iterator[str]:
+    """The sentences that are the writer's own voice, with nothing between quotation marks in them."""
+    for line in own_lines(message):
         for sentence in sentences(line):
             said = sentence.strip()
-            if said and not said.endswith(("?", "？")) and not _IN_QUOTES.search(said):
+            if said and not said.endswith(("?", "？")) and not IN_QUOTES.search(said):
                 yield said
 
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from math import nan
 from typing import Any, TypeVar
 
-from app.control.hearing import hear
+from app.control.hearing import hear, pass_over
 from app.harness.dressing import Harness, dressed
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
@@ -35,6 +35,7 @@ from store.activity import Activity
 from store.db import Store
 from store.errors import ContextOverflow
 from store.home import Home
+from store.voice import without_pasted
 
 log = logging.getLogger("mynah.host")
 
@@ -52,9 +53,10 @@ class Keep(StrEnum):
 
 
 class Author(StrEnum):
-    """Who a question's new text is from: the owner at the keyboard, or what a program or a pipe brought."""
+    """Who a question's new text is from: the owner at the keyboard, what came through a pipe, or a program's."""
 
     OWNER = "owner"
+    PIPE = "pipe"
     PROGRAM = "program"
 
 
@@ -70,8 +72,8 @@ class Ask:
     """How a question is to be answered, whoever asks.
 
     ``harness``: what of the owner's items holds; ``items`` names them, else it is those that are active.
-    ``author``: whose new text it is, the owner's may be remembered. ``most_retries``: how often a reply
-    that breaks a guard is asked for again.
+    ``author``: whose new text it is, the owner's may be remembered but for what was ``pasted``. ``most_retries``: how
+    often a reply that breaks a guard is asked for again.
     """
 
     read: Callable[[Store], Question]
@@ -88,6 +90,7 @@ class Ask:
     harness: Harness = Harness.OFF
     items: Sequence[str] | None = None
     author: Author = Author.PROGRAM
+    pasted: Sequence[str] = ()
     most_retries: int = 0
 
 
@@ -227,7 +230,10 @@ class Host:
         with store.write():
             recorder = save(store, question)
             if ask.author is Author.OWNER and question.new:
-                hear(store, recorder.conversation, recorder.user_message, question.new[-1].content)
+                typed = without_pasted(question.new[-1].content, ask.pasted)
+                hear(store, recorder.conversation, recorder.user_message, typed)
+            elif ask.author is Author.PIPE and question.new:
+                pass_over(store, recorder.user_message)
         return recorder
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:

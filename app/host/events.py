@@ -28,8 +28,8 @@ class TurnRequest:
     of what serves, and ``strength`` (0 to 1) at that instead of the owner's choice; ``aside`` lets every other request
     go first. ``items`` are the ids of the memories, rules and guards that hold for this turn, in the place of those
     that are active, of which none do for ``base``, an ``adapter`` or an ``aside``, and no memory does in incognito.
-    ``typed``: the text came from a keyboard, so that what it states of its writer may be remembered. ``source`` names
-    the kind of client (chat, cli) that a new conversation is listed with.
+    ``typed``: the text came from a keyboard, so that what it states of its writer may be remembered, but for what was
+    ``pasted`` into it. ``source`` names the kind of client (chat, cli) that a new conversation is listed with.
     """
 
     text: str | None = None
@@ -48,6 +48,7 @@ class TurnRequest:
     source: str = "chat"
     items: list[str] | None = None
     typed: bool = True
+    pasted: list[str] = field(default_factory=list)
 
     def resumed(self, seen: Queued | Started | None) -> TurnRequest:
         """The same request for a new host, once the question itself is known to be saved."""

@@ -59,6 +59,7 @@ def turn_request(body: object) -> TurnRequest:
         source=text(fields, "source") or "chat",
         items=_names(fields, "items"),
         typed=fields.get("typed") is None or flag(fields, "typed"),
+        pasted=_names(fields, "pasted") or [],
     )
     if request.text is not None and not request.text.strip():
         raise FieldError("text", "the message is empty")

@@ -95,9 +95,8 @@ async def _turn(host: Host, request: Request) -> Response:
         serve=_wanted(turn),
         harness=_harness(turn),
         items=turn.items,
-        author=Author.OWNER
-        if turn.typed and turn.items is None and _harness(turn) is Harness.ALL
-        else Author.PROGRAM,
+        author=_author(turn),
+        pasted=turn.pasted,
         # One that goes on with another has its beginning already: asking anew would be another reply.
         most_retries=0 if turn.extend is not None else MOST_RETRIES,
     )
@@ -113,6 +112,12 @@ def _wanted(turn: TurnRequest) -> Weights:
     if turn.strength is not None:
         return AtStrength(turn.strength)
     return Serve.BASE if turn.base else Serve.ACTIVE
+
+
+def _author(turn: TurnRequest) -> Author:
+    if turn.items is not None or _harness(turn) is not Harness.ALL:
+        return Author.PROGRAM
+    return Author.OWNER if turn.typed else Author.PIPE
 
 
 def _harness(turn: TurnRequest) -> Harness:

@@ -90,7 +90,9 @@ class ChatView(OpenConversation):
                 await self.transcript.drop_from(view)
             self._leave_edit()
         await self.transcript.add_question(event.text)
-        request = TurnRequest(text=event.text, conversation=self.conversation, edit=edited)
+        request = TurnRequest(
+            text=event.text, conversation=self.conversation, edit=edited, pasted=list(event.pasted)
+        )
         await self._begin(LiveTurn(request, self.conversation, question=event.text))
 
     async def answer_again(self) -> bool:

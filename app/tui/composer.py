@@ -12,6 +12,7 @@ A pasted line of a megabyte makes Textual wrap all of it again at each key (0.77
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -26,6 +27,7 @@ from textual.widgets import TextArea
 BURST = 0.03
 FOLD = 10_000
 HISTORY = 200
+PASTES = 64
 NEWLINE = frozenset({"ctrl+j", "alt+enter", "shift+enter", "ctrl+enter"})
 for _sequence in ("\x1b\r", "\x1b\n", "\x1b[27;2;13~", "\x1b[27;5;13~", "\x1b[27;3;13~"):
     cast("dict[str, object]", ANSI_SEQUENCES_KEYS)[_sequence] = (Keys.ControlJ,)
@@ -95,11 +97,12 @@ class Composer(TextArea):
 
     @dataclass
     class Submitted(Message):
-        """The owner pressed Enter. Whoever takes ``text`` calls ``accept(raw)``."""
+        """The owner pressed Enter. Whoever takes ``text`` calls ``accept(raw)``. ``pasted``: what nobody typed."""
 
         composer: Composer
         text: str
         raw: str
+        pasted: tuple[str, ...] = ()
 
     @dataclass
     class Interrupted(Message):
@@ -131,6 +134,8 @@ class Composer(TextArea):
         )
         self.sent = History()
         self._folded: dict[str, str] = {}
+        # It comes back with the history, so it is known for as long as the composer is there.
+        self._pasted: deque[str] = deque(maxlen=PASTES)
         self._enter: Timer | None = None
         self._entered = 0.0
 
@@ -215,6 +220,7 @@ class Composer(TextArea):
         event.stop()
         event.prevent_default()
         text = clean(event.text)
+        self._note(text)
         if len(text) > FOLD:
             text = self._fold(text)
         if result := self._replace_via_keyboard(text, *self.selection):
@@ -246,16 +252,24 @@ class Composer(TextArea):
 
     def submit(self) -> None:
         """Offer what is written to whoever sends it."""
-        if self.message.strip():
-            self.post_message(self.Submitted(self, self.message, self.text))
+        message = self.message
+        if message.strip():
+            pasted = tuple(each for each in self._pasted if each in message)
+            self.post_message(self.Submitted(self, message, self.text, pasted))
 
     def add(self, text: str, name: str | None = None) -> None:
         """Insert a text on lines of its own; one with a ``name`` stands as a mark until the message is sent."""
         column = self.cursor_location[1]
         before = "" if column == 0 else "\n"
+        self._note(text)
         shown = text if name is None else self._mark(name, text)
         after = "" if name is None and text.endswith("\n") else "\n"
         self.insert(f"{before}{shown}{after}")
+
+    def _note(self, text: str) -> None:
+        """Know that a text was not typed; a single word of it may be typed as well."""
+        if len(text.split()) > 1:
+            self._pasted.append(text.strip())
 
     def _fold(self, text: str) -> str:
         start = " ".join(text[:60].split())

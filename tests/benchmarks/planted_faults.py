@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.control.step import Controller
-from store import adapters, decisions, items, runs, settings, signals, steering, units
+from store import adapters, changes, decisions, items, runs, settings, signals, steering, units
 from store.control import CONTROL, Action
 from store.db import Store
 from store.home import Home
@@ -396,16 +396,17 @@ def _helped(person: Person) -> None:
     person.look()
 
 
-def _among_faults(cases: list[Case]) -> list[Case]:
-    """The same histories in the midst of twice as many faults: the right answer stays what it was."""
+def among_faults(cases: list[Case], times: int = 1) -> list[Case]:
+    """The same histories in the midst of faults, so many times over: the right answer stays what it was."""
 
     def planted(case: Case) -> Callable[[Person], None]:
         def history(person: Person) -> None:
-            person.meets(ErrorClass.TIMEOUT)
-            person.meets_notice(NOTICES[0])
+            person.meets(ErrorClass.TIMEOUT, 8 * times)
+            person.meets_notice(NOTICES[0], 8 * times)
             case.history(person)
-            faulty(person.store, "Question?", ErrorClass.OUT_OF_MEMORY, SHORTER)
-            faulty(person.store, "Question?", ErrorClass.CONTEXT_OVERFLOW, SHORTER)
+            for _ in range(times):
+                faulty(person.store, "Question?", ErrorClass.OUT_OF_MEMORY, SHORTER)
+                faulty(person.store, "Question?", ErrorClass.CONTEXT_OVERFLOW, SHORTER)
             person.look()
 
         return history
@@ -413,10 +414,15 @@ def _among_faults(cases: list[Case]) -> list[Case]:
     return [Case(f"{case.name}, among faults", case.right, planted(case)) for case in cases]
 
 
+def plain() -> list[Case]:
+    """The labelled histories without faults."""
+    return [*_quiet(), *_memory(), *_instruction(), *_higher(), *_backwards()]
+
+
 def cases() -> list[Case]:
     """Every labelled history."""
-    plain = [*_quiet(), *_memory(), *_instruction(), *_higher(), *_backwards()]
-    return [*_faults(), *plain, *_among_faults(plain[:: len(plain) // 12])]
+    quiet = plain()
+    return [*_faults(), *quiet, *among_faults(quiet[:: len(quiet) // 12])]
 
 
 def run(case: Case, place: Path) -> str:
@@ -425,6 +431,19 @@ def run(case: Case, place: Path) -> str:
         person = Person(store, host)
         case.history(person)
         return observed(person)
+
+
+def decided(case: Case, place: Path) -> list[tuple[object, ...]]:
+    """All that the controller decided in a history: what, by which knob, and what was held against the others."""
+    with Store.open(Home(place).open()) as store, Store.open(Home(place).open()) as host:
+        case.history(Person(store, host))
+        assert changes.unlike(store) == [], "every decision comes out the same from its record"
+        assert decisions.broken_at(store) is None
+        return [
+            (each.choice["action"], each.choice["knob"], each.choice["ask"], each.choice["candidates"])
+            for each in reversed(decisions.list_(store, 1000))
+            if each.kind == CONTROL
+        ]
 
 
 def main() -> int:
