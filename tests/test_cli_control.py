@@ -8,7 +8,7 @@ import re
 import pytest
 
 from app.control.step import Controller
-from store import adapters, aftercare, decisions, items, settings, signals
+from store import adapters, aftercare, artifacts, decisions, items, settings, signals
 from store.db import Store
 from store.home import Home
 from store.types import ErrorClass, SignalKind, UnitUse
@@ -45,6 +45,7 @@ def test_nothing_known_is_said(mynah: Mynah) -> None:
 def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, store: Store) -> None:
     decision = decide(store)
     item = items.active(store)[0].id
+    what = (items.get(store, item).kind, items.get(store, item).body)
     said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "TIME", mynah("why", decision).out)
     assert said.splitlines() == [
         f"decision   {decision}, TIME",
@@ -57,7 +58,7 @@ def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, sto
         f"not chosen guard, {CHEAPER} (cost 3, risk medium: a good reply may be changed; {HELPS})",
         f"not chosen weights, {CHEAPER} (cost 4, risk high: every reply may change; the gate tests it first; {HELPS})",
         f"item       instruction {item} v1, active: {SHORTER}",
-        f"applied    {item} holds, by itself, TIME",
+        f"applied    {item} holds (SHA-256 {artifacts.of_item(*what)[:12]}), by itself, TIME",
         f"undo       `mynah undo {decision}` switches {item} off",
         "rules      control-1; made again from its record, it comes out the same",
     ]
