@@ -13,8 +13,10 @@ import pytest
 
 from app.cli.plain import PlainChat
 from store import conversations
+from store.db import Store
 from store.errors import HostUnavailable
 from store.home import Home
+from tests import seed
 from tests.scripted import scripted_host
 from tests.scripted_service import Script, ScriptedService
 
@@ -120,6 +122,27 @@ def test_a_chosen_conversation_goes_on(service: ScriptedService, capsys: pytest.
     assert "Mynah: an old answer" in said.out
     assert "which one?" in said.err
     assert service.requests[0].conversation == old
+
+
+def test_a_conversation_is_named_on_the_command_line(home: Home) -> None:
+    with Store.open(home) as store:
+        conversation, _, _ = seed.say(store, "an old question", "an old answer")
+    with scripted_host(home):
+        ran = subprocess.run(
+            [*COMMAND, "chat", "-c", conversation[:6]],
+            input=b"turns\n",
+            capture_output=True,
+            cwd=ROOT,
+            timeout=60,
+            check=True,
+        )
+    # Only the reply, and it has seen the exchange before.
+    assert ran.stdout.decode() == "4\n"
+    unknown = subprocess.run(
+        [*COMMAND, "chat", "-c", "nothing"], input=b"hi\n", capture_output=True, cwd=ROOT, timeout=60
+    )
+    assert unknown.returncode == 3
+    assert len(unknown.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", [(), ("chat",), ("chat", "--plain")])

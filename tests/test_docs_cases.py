@@ -19,7 +19,7 @@ SURVEY = 60
 
 
 @cache
-def tests_of(file: str) -> frozenset[str]:
+def defined_in(file: str) -> frozenset[str]:
     """The tests that a file defines."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -31,7 +31,7 @@ def missing(cell: str) -> list[str]:
     return [
         f"{file}::{name}"
         for file, name in NAMED.findall(cell)
-        if not (ROOT / file).exists() or name not in tests_of(file)
+        if not (ROOT / file).exists() or name not in defined_in(file)
     ]
 
 

@@ -283,3 +283,41 @@ async def test_the_versions_screen_says_what_waits_and_why_one_is_not_used(servi
         await chat.press("enter", "p")
         await chat.until(lambda: "not made yet" in chat.toasts)
         assert service.serving().adapter is None
+
+
+async def test_a_learner_that_dies_is_one_line_and_a_retry(service: ScriptedService) -> None:
+    taught(service, 2)
+    async with chatting(service, (100, 30)) as chat:
+        await chat.press("ctrl+l")
+        await chat.until(lambda: "learning starts" in chat.seen("StatusLine"))
+        for _ in range(runs.MAX_ATTEMPTS):
+            run = runs.claim(service.store, 1)
+            assert run is not None
+            await chat.until(lambda: "preparing" in chat.seen("StatusLine"))
+        assert runs.claim(service.store, 1) is None
+        await chat.until(lambda: "the learner died 3 times" in chat.toasts)
+        assert "What you taught waits; ^L tries again" in chat.toasts
+        await chat.until(lambda: "✗ learning failed · ^L tries again" in chat.seen("StatusLine"))
+        assert "Traceback" not in chat.toasts
+        await chat.press("ctrl+l")
+        await chat.until(lambda: "learning starts" in chat.seen("StatusLine"))
+
+
+async def test_a_host_that_dies_under_a_run_is_started_again(service: ScriptedService) -> None:
+    taught(service, 2)
+    async with chatting(service, (100, 30)) as chat:
+        await chat.until(lambda: chat.host_seen)
+        await chat.press("ctrl+l")
+        assert runs.claim(service.store, 1)
+        await chat.until(lambda: "preparing" in chat.seen("StatusLine"))
+        before = service.host_starts
+        service.up = False
+        await chat.until(lambda: service.host_starts > before)
+        assert "went away while it learned" in chat.toasts
+        await chat.until(lambda: chat.host_seen)
+        # Without a run it is asleep, and nobody wakes it before somebody types.
+        runs.fail(service.store, runs.open_(service.store)[0].id, "x")
+        await chat.until(lambda: "learning failed" in chat.seen("StatusLine"))
+        before, service.up = service.host_starts, False
+        await chat.until(lambda: "asleep" in chat.seen("StatusLine"))
+        assert service.host_starts == before

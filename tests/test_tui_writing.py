@@ -10,11 +10,14 @@ import pytest
 from textual import events
 from textual.command import CommandPalette
 from textual.content import Content
+from textual.widgets import Input
 
+from app.tui.app import MynahApp
 from app.tui.fences import code_blocks
 from app.tui.keys import CHAT, CONVERSATION, chosen, misnamed
 from app.tui.message_views import QuestionView
 from app.tui.palette import THEMES
+from app.tui.paths import Completion, complete
 from app.tui.slash import CommandList
 from app.tui.transcript import Welcome
 from app.tui.writing import quoted, read_file
@@ -395,3 +398,76 @@ async def test_what_was_written_in_other_conversations_comes_back(service: Scrip
         await chat.until(lambda: chat.replies)
         await chat.press("up", "up")
         assert chat.composer.text == "an old question"
+
+
+async def test_the_chat_opens_with_a_conversation_and_leaves_other_drafts_alone(
+    service: ScriptedService,
+) -> None:
+    conversation, _ = service.say("an old question", "an old answer")
+    service.keep_draft(None, "for the empty page")
+    service.keep_draft(conversation, "for this one")
+    app = MynahApp(service, conversation)
+    async with app.run_test(size=(80, 24)) as pilot:
+        chat = Chat(app, pilot, service)
+        await chat.until(lambda: chat.replies and chat.composer.text == "for this one")
+        assert chat.replies[-1].text == "an old answer"
+        chat.composer.put("")
+        await chat.ask("and now?")
+        assert service.requests[-1].conversation == conversation
+        await chat.press("ctrl+n")
+        await chat.until(lambda: chat.composer.text == "for the empty page")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("notes one.md", "notes two.md", "zebra.txt", ".hidden"):
+        (tmp_path / name).write_text(f"text of {name}", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "[b].md").write_text("inside", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_path_is_completed_as_far_as_it_is_certain(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(files))
+    assert complete("z") == Completion("zebra.txt", ())
+    assert complete("n") == Completion("notes ", ("notes one.md", "notes two.md"))
+    assert complete("fo") == Completion("folder/", ())
+    assert complete("folder/") == Completion("folder/[b].md", ())
+    assert complete("") == Completion("", ("folder/", "notes one.md", "notes two.md", "zebra.txt"))
+    assert complete(".") == Completion(".hidden", ())
+    assert complete(f"{files}/z") == Completion(f"{files}/zebra.txt", ())
+    assert complete("~") == Completion("~/", ())
+    assert complete("~/z") == Completion("~/zebra.txt", ())
+    for nothing in ("nowhere/x", "q", "zebra.txt/a", "a\0b/"):
+        assert complete(nothing) == Completion(nothing, ())
+
+
+async def test_the_path_of_a_file_is_completed_behind_the_command(
+    service: ScriptedService, files: Path
+) -> None:
+    async with chatting(service) as chat:
+        chat.composer.put("/attach n")
+        await chat.press("tab")
+        assert chat.composer.text == "/attach notes "
+        await chat.until(lambda: "notes one.md\nnotes two.md" in chat.seen("CommandList"))
+        await chat.press("t", "tab")
+        assert chat.composer.text == "/attach notes two.md"
+        await chat.until(lambda: not chat.app.screen.query_one(CommandList).display)
+        await chat.press("enter")
+        await chat.until(lambda: "notes two.md: 20 characters" in chat.composer.text)
+        assert "text of notes two.md" in chat.composer.message
+        # Behind another command Tab means what it always does.
+        chat.composer.put("/theme d")
+        await chat.press("tab")
+        assert chat.composer.text == "/theme d"
+
+
+async def test_the_window_for_a_file_completes_too(service: ScriptedService, files: Path) -> None:
+    async with chatting(service) as chat:
+        await chat.press("alt+a", "n", "tab")
+        await chat.until(lambda: "notes one.md  notes two.md" in chat.seen(".explanation"))
+        await chat.press("o", "tab")
+        assert chat.app.screen.query_one(Input).value == "notes one.md"
+        await chat.press("enter")
+        await chat.until(lambda: "text of notes one.md" in chat.composer.message)

@@ -181,15 +181,19 @@ class PlainChat:
         found = self._service.conversations(SHOWN_CHATS)
         if not number.isdigit() or not 1 <= int(number) <= len(found):
             raise UsageError("which one? /chats numbers them")
-        thread = self._service.thread(found[int(number) - 1].id)
+        self.go_on(found[int(number) - 1].id)
+
+    def go_on(self, conversation: str) -> None:
+        """Go on with a conversation; a person is shown what was said last."""
+        thread = self._service.thread(conversation)
         self._conversation, self._reply, self._question = thread.conversation.id, None, None
         for each in thread.messages[-2:]:
             if each.message.role.value == "assistant":
-                self._reply = each.message.id
-                put(f"{NAME}{each.message.text}")
+                self._reply, name = each.message.id, NAME
             else:
-                self._question = each.message.id
-                put(f"{PROMPT}{each.message.text}")
+                self._question, name = each.message.id, PROMPT
+            if self._person:
+                put(f"{name}{each.message.text}")
 
     def _learn(self) -> None:
         run = self._service.learn_now()

@@ -51,9 +51,10 @@ class MynahApp(App[None]):
         Binding("ctrl+z", "suspend_process", "suspend", show=False, priority=True),
     ]
 
-    def __init__(self, service: ChatService) -> None:
+    def __init__(self, service: ChatService, conversation: str | None = None) -> None:
         super().__init__()
         self._service = service
+        self._conversation = conversation
         self._plain = PlainText()
         for theme in THEMES.values():
             self.register_theme(theme)
@@ -90,7 +91,7 @@ class MynahApp(App[None]):
         self._service.choose_theme(event.name)
 
     def get_default_screen(self) -> ChatScreen:
-        return ChatScreen(self._service)
+        return ChatScreen(self._service, self._conversation)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         filters = [*super().get_line_filters(), self._plain]
@@ -114,8 +115,8 @@ class MynahApp(App[None]):
         self.exit(return_code=code)
 
 
-def run(service: ChatService) -> int:
-    """Open the chat and return the process's exit code once it is closed.
+def run(service: ChatService, conversation: str | None = None) -> int:
+    """Open the chat, with a conversation or empty, and return the process's exit code once it is closed.
 
     Raises:
         UsageError: there is no terminal.
@@ -127,7 +128,7 @@ def run(service: ChatService) -> int:
         logging.basicConfig(
             level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", force=True
         )
-        app = MynahApp(service)
+        app = MynahApp(service, conversation)
         pasting.install()
         with signals_leave_cleanly(state, app.leave):
             app.run()

@@ -78,6 +78,11 @@ class ChatPane(Vertical):
         event.stop()
         self.query_one(CommandList).show(event.commands, event.chosen)
 
+    @on(CommandComposer.Names)
+    def _names(self, event: CommandComposer.Names) -> None:
+        event.stop()
+        self.query_one(CommandList).show_names(event.names)
+
     @on(CommandComposer.Unknown)
     def _unknown(self, event: CommandComposer.Unknown) -> None:
         event.stop()

@@ -26,7 +26,7 @@ from app.tui.background import Background, Finished
 from app.tui.chat_view import ChatView
 from app.tui.choice_bar import Choice, ChoiceBar
 from app.tui.copying import Copying
-from app.tui.dialogs import LineDialog
+from app.tui.dialogs import PathDialog
 from app.tui.first_run import no_model
 from app.tui.guide import Guide
 from app.tui.key_line import Key, KeyLine
@@ -63,7 +63,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
     ]
     AUTO_FOCUS = "Composer"
 
-    def __init__(self, service: ChatService) -> None:
+    def __init__(self, service: ChatService, conversation: str | None = None) -> None:
         super().__init__()
         self._service = service
         self._background = Background(self)
@@ -72,6 +72,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         self._model: str | None = None
         self.commands = chosen((*CHAT, *CONVERSATION), service.preferences().keys)
         self._view = ChatView(service, self._background, lambda: self.commands)
+        self._view.conversation = conversation
         self._copying = Copying(self, self._background)
         self._teaching = Teaching(self, service, self._background, self._view.reload, self._chosen)
         self._sorting = Sorting(self, service, self._background, self._list, self._gone)
@@ -125,6 +126,12 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             self._model = wording.model_name(str(now.host.get("model", "")))
         elif self._watch.state is HostState.READY:
             self._watch.state = HostState.ASLEEP
+            if now.learning.run is not None:
+                # It never goes to sleep over a run, so it died; and nobody else looks after the learner.
+                self._tell(
+                    "The model host went away while it learned. It is started again, and so is the run."
+                )
+                self._watch.wake_host()
         if before is not None:
             self._announce(before, now)
             if before.data_version != now.data_version:
@@ -252,7 +259,9 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             self._view.attach(path)
             return
         self.app.push_screen(
-            LineDialog("Attach a text file", "", "Its path. It goes into the message as a quotation."),
+            PathDialog(
+                "Attach a text file", "", "Its path; Tab completes. It goes into the message as a quotation."
+            ),
             lambda typed: self._view.attach(typed) if typed else None,
         )
 

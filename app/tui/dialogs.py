@@ -15,6 +15,10 @@ from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
 from app.tui.composer import NEWLINE, UNDO, clean
+from app.tui.paths import complete
+
+NAMES = 12
+"""Names that a path could go on with, as many as are shown."""
 
 
 class Editor(TextArea):
@@ -128,3 +132,22 @@ class LineDialog(ModalScreen[str | None]):
     def answer(self, text: str) -> str | None:
         """What a line comes to: an empty one is no answer."""
         return text or None
+
+
+class PathDialog(LineDialog):
+    """A path to write: Tab completes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", show=False, priority=True)]
+
+    def action_complete(self) -> None:
+        """Go on as far as it is certain, and say what there is where it is not."""
+        from textual.widgets import Input
+
+        box = self.query_one(Input)
+        completed = complete(box.value)
+        box.value = completed.text
+        box.cursor_position = len(box.value)
+        names = "  ".join(completed.names[:NAMES])
+        more = len(completed.names) - NAMES
+        said = f"{names}  … and {more} more" if more > 0 else names
+        self.query_one(".explanation", Static).update(Content(said or self._explanation))

@@ -56,7 +56,8 @@ class OpenConversation(ChatPane):
 
     async def on_mount(self) -> None:
         await self.transcript.show([])
-        self._drafts.read(None, self._bring_back(None))
+        self._drafts.read(self.conversation, self._bring_back(self.conversation))
+        self._read(self._opened)
         self._background.call(self._service.written, self._remember, lambda _: None)
 
     def on_unmount(self) -> None:

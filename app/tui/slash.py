@@ -18,8 +18,10 @@ from textual.widget import Widget
 
 from app.tui.composer import Composer
 from app.tui.keys import Command
+from app.tui.paths import complete
 
 SHOWN = 8
+_PATH = re.compile(r"/([a-z-]+) +(.*)")
 _COMMAND = re.compile(r"/([a-z-]+)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -30,16 +32,25 @@ class CommandList(Widget):
         super().__init__()
         self._commands: Sequence[Command] = ()
         self._chosen = 0
+        self._names: Sequence[str] = ()
 
     def show(self, commands: Sequence[Command], chosen: int) -> None:
         """Show these, one of them chosen; none hides the list."""
-        self._commands, self._chosen = commands, chosen
+        self._commands, self._chosen, self._names = commands, chosen, ()
         self.display = bool(commands)
+        self.refresh(layout=True)
+
+    def show_names(self, names: Sequence[str]) -> None:
+        """Show the names that a path could go on with; none hides the list."""
+        self._commands, self._names = (), names
+        self.display = bool(names)
         self.refresh(layout=True)
 
     def render(self) -> Content:
         first = max(0, min(self._chosen - SHOWN + 1, len(self._commands) - SHOWN))
-        lines = []
+        lines = [Content(name) for name in self._names[:SHOWN]]
+        if len(self._names) > SHOWN:
+            lines[-1] = Content(f"… and {len(self._names) - SHOWN + 1} more")
         for place, command in list(enumerate(self._commands))[first : first + SHOWN]:
             name = f"/{command.name} {command.argument}".strip().ljust(16)
             style = "bold $accent" if place == self._chosen else "$primary"
@@ -71,15 +82,25 @@ class CommandComposer(Composer):
         commands: Sequence[Command]
         chosen: int
 
+    @dataclass
+    class Names(Message):
+        """What the path that is being typed could go on with."""
+
+        names: Sequence[str]
+
     def __init__(self, placeholder: str, commands: Callable[[], Sequence[Command]]) -> None:
         super().__init__(placeholder)
         self._commands = commands
         self._offers: list[Command] = []
         self._chosen = 0
+        self._listed = False
 
     def on_text_area_changed(self) -> None:
         """Look again which commands fit."""
         text = self.text
+        if self._listed:
+            self._listed = False
+            self.post_message(self.Names(()))
         offers: list[Command] = []
         if re.fullmatch(r"/[a-z-]*", text):
             word = text[1:]
@@ -96,7 +117,26 @@ class CommandComposer(Composer):
             event.prevent_default()
             self._choose(event.key)
             return
+        if event.key == "tab" and (typed := _PATH.fullmatch(self.text)) and self._takes_path(typed[1]):
+            event.stop()
+            event.prevent_default()
+            self._complete(typed[1], typed[2])
+            return
         await super()._on_key(event)
+
+    def _takes_path(self, name: str) -> bool:
+        return any(each.name == name and each.argument == "FILE" for each in self._commands())
+
+    def _complete(self, name: str, path: str) -> None:
+        completed = complete(path)
+        if completed.text != path:
+            self.put(f"/{name} {completed.text}")
+        # Behind the change of the text, which takes an old list away.
+        self.call_later(self._list, completed.names)
+
+    def _list(self, names: Sequence[str]) -> None:
+        self._listed = bool(names)
+        self.post_message(self.Names(names))
 
     def _choose(self, key: str) -> None:
         if key == "tab":

@@ -138,6 +138,8 @@ def learner(status: LearningStatus, bar: int = 0) -> Content:
         return doing + progress_bar(status.run.fraction, bar) + Content(after)
     if status.paused:
         return Content(f"learning paused{f', {waiting} waiting' if waiting else ''}")
+    if waiting and status.last is not None and status.last.state is RunState.FAILED:
+        return Content.styled("✗ learning failed · ^L tries again", _BAD)
     if waiting:
         more = f", {status.needed} to go" if status.needed else ""
         takes = f" · takes {duration(status.usual)}" if status.usual is not None and bar else ""
@@ -191,7 +193,9 @@ def run_ended(run: Run) -> str | None:
         skipped = run.result.get("skipped") or []
         why = f" ({skipped[0].get('reason')})" if skipped else ": rate or correct a reply first"
         return f"Nothing to learn{why}"
-    return f"Learning failed: {run.error or 'see mynah learn history'}"
+    return (
+        f"Learning failed: {run.error or 'see mynah learn history'}. What you taught waits; ^L tries again."
+    )
 
 
 def status_line(snapshot: Snapshot | None, host: str, speed: Speed, width: int) -> Content:
