@@ -12,7 +12,7 @@ from typing import Any
 
 from store import adapters, changes, control, deciding, decisions, evidence, ids, items, steering
 from store.causes import Signature
-from store.changes import Change, Stage
+from store.changes import By, Change, Stage
 from store.control import CONTROL, ROUND, Action, Breaker, Knob, Verdict
 from store.db import Store
 from store.decisions import Decision
@@ -189,9 +189,23 @@ def _weakness(store: Store, seen: evidence.Evidence, known: list[Change], signat
         plan = f"trying {change.knob} ({change.decision.id})"
         if change.stage(signature.key) is Stage.WAITING:
             plan = f"{change.knob} waits for your word ({change.decision.id})"
+        elif change.stage(signature.key) is Stage.RUNNING:
+            plan = f"a learning run is asked for ({change.decision.id})"
     else:
-        plan = _plan(store, signature)
+        plan = _owners(known, signature) or _plan(store, signature)
     return Weakness(signature.key, deciding.describe(signature), seen.count(signature), plan)
+
+
+def _owners(known: list[Change], signature: Signature) -> str | None:
+    """What the owner said to the last change for a signature, where that ended it."""
+    mine = [each for each in known if signature.key in each.signatures]
+    if not mine:
+        return None
+    last = mine[-1]
+    if last.declined is not None:
+        return f"you declined {last.knob} ({last.decision.id})"
+    by_owner = last.undone is not None and last.undone_by is By.OWNER
+    return f"you took {last.knob} back ({last.decision.id})" if by_owner else None
 
 
 def _plan(store: Store, signature: Signature) -> str:

@@ -153,6 +153,11 @@ def undo(store: Store, decision: str) -> Done:
         if record.choice.get("action") == Action.ROLLBACK:
             return _undo_rollback(store, record)
         change = changes.get(store, decision)
+        if change is None and "decision" in record.inputs:
+            belongs = record.inputs["decision"]
+            raise UsageError(
+                f"{decision} belongs to decision {belongs}: `mynah undo {belongs}` takes that back"
+            )
         if change is None:
             raise UsageError(f"decision {decision} changed nothing, so there is nothing to undo")
         if change.undone is not None or change.declined is not None:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from app.control.step import Controller
-from store import adapters, aftercare, decisions, items, settings, signals
+from store import adapters, aftercare, artifacts, decisions, items, settings, signals
 from store.db import Store
 from store.home import Home
 from store.types import ErrorClass, SignalKind, UnitUse
@@ -45,6 +45,7 @@ def test_nothing_known_is_said(mynah: Mynah) -> None:
 def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, store: Store) -> None:
     decision = decide(store)
     item = items.active(store)[0].id
+    what = (items.get(store, item).kind, items.get(store, item).body)
     said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "TIME", mynah("why", decision).out)
     assert said.splitlines() == [
         f"decision   {decision}, TIME",
@@ -57,7 +58,7 @@ def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, sto
         f"not chosen guard, {CHEAPER} (cost 3, risk medium: a good reply may be changed; {HELPS})",
         f"not chosen weights, {CHEAPER} (cost 4, risk high: every reply may change; the gate tests it first; {HELPS})",
         f"item       instruction {item} v1, active: {SHORTER}",
-        f"applied    {item} holds, by itself, TIME",
+        f"applied    {item} holds (SHA-256 {artifacts.of_item(*what)[:12]}), by itself, TIME",
         f"undo       `mynah undo {decision}` switches {item} off",
         "rules      control-1; made again from its record, it comes out the same",
     ]
@@ -92,6 +93,7 @@ def test_why_tells_what_came_of_it_and_how_what_was_taken_back_holds_again(
     assert everything == ["undone", "control", "outcome", "applied", "control"]
     (applied,) = (each.id for each in decisions.list_(store) if each.kind == "applied")
     assert f"belongs to {decision}: " in mynah("why", applied).out
+    assert f"`mynah undo {decision}` takes that back" in mynah("undo", applied).err
 
 
 def test_why_tells_of_a_version_that_was_taken_back(mynah: Mynah, store: Store) -> None:
@@ -157,6 +159,8 @@ def test_declined(mynah: Mynah, store: Store) -> None:
     settings.put(store, settings.APPROVE_INSTRUCTION, "ask")
     decision = decide(store)
     assert mynah("decline", decision).out == "it will not be done, nor proposed again\n"
+    assert f"    you declined instruction ({decision})" in mynah("status").out
+    assert "undo       that was done already" in mynah("why", decision).out
     assert items.active(store) == []
 
 

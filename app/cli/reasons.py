@@ -102,12 +102,7 @@ def followed(record: Decision) -> str:
     by = _BY[By(record.choice["by"])] if record.choice.get("by") else ""
     when = short_time(record.created)
     if record.kind == APPLIED:
-        what = (
-            f"{record.inputs['item']} holds"
-            if record.inputs.get("item")
-            else f"run {record.inputs.get('run')} asked for"
-        )
-        return f"applied    {what}, {by}, {when}"
+        return f"applied    {_applied(record.inputs)}, {by}, {when}"
     if record.kind == OUTCOME:
         before, after = (rate(record.inputs[each]) for each in ("before", "after"))
         what = _VERDICTS[Verdict(record.choice["verdict"])]
@@ -117,6 +112,14 @@ def followed(record: Decision) -> str:
         return f"declined   {by}, {when}"
     reason = record.choice.get("reason")
     return f"undone     {by}, {when}" + (f": {reason}" if reason else "")
+
+
+def _applied(told: Mapping[str, Any]) -> str:
+    if not told.get("item"):
+        return f"run {told.get('run')} asked for"
+    # What was forgotten has no hash any more, nor has a record of an older version one.
+    known = str(told.get("artifact") or "")
+    return f"{told['item']} holds" + (f" (SHA-256 {known[:12]})" if len(known) == 64 else "")
 
 
 def rate(count: Mapping[str, Any]) -> str:
@@ -196,6 +199,8 @@ def _candidate(candidate: Mapping[str, Any], helped: Mapping[str, Any]) -> str:
 def _rollback(told: Told) -> str:
     record, change = told.decision, told.change
     command = f"`mynah undo {record.id}`"
+    if any(each.kind in (UNDONE, DECLINED) for each in told.following):
+        return "that was done already"
     if record.kind == WATCH or record.choice.get("action") == Action.ROLLBACK:
         if record.kind == WATCH:
             return f"{command} lets v{told.version} answer again"

@@ -136,6 +136,8 @@ def _weakness(weakness: Weakness) -> Iterator[Line]:
 
 def _trial(trial: Trial) -> Iterator[Line]:
     yield line(Look.ITEM, f"{trial.knob} against {trial.what}: ", (CAME_OF[trial.stage], "bold"))
+    if trial.says is not None:
+        yield line(Look.DETAIL, f"“{trial.says}”")
     seen = ""
     if trial.before is not None and trial.after is not None:
         seen = f"before {_rate(trial.before)}, with it {_rate(trial.after)}; "
