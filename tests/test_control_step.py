@@ -368,6 +368,20 @@ def test_lessons_do_not_wait_for_a_version_that_was_taken_back_by_hand(desk: Des
     assert len(units.waiting(desk.store)) == 4
 
 
+def test_a_refused_version_is_followed_by_the_next_knob(desk: Desk) -> None:
+    for number in range(4):
+        corrected(desk.store, f"Question {number}?", " ".join(["word"] * 40), f"Short {number}.")
+    desk.look()
+    run = desk.controller.request(desk.host, Trigger.ENOUGH_UNITS)
+    assert run is not None
+    runs.claim(desk.store, 1)
+    runs.finish(desk.store, run.id, RunOutcome.REJECTED, {})
+    desk.look()
+    corrected(desk.store, "Question 5?", " ".join(["word"] * 40), "Short 5.")
+    desk.look()
+    assert desk.item().kind is ItemKind.INSTRUCTION
+
+
 def test_undo_of_an_item_puts_back_what_it_replaced_and_locks_the_knob(desk: Desk) -> None:
     complain(desk)
     desk.look()

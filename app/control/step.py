@@ -291,7 +291,9 @@ class Controller:
         ]
         last = max((each.applied for each in holding if each.applied is not None), default="")
         old = {each.unit for each in self._evidence.failures(signature) if last and each.created <= last}
-        tried = changes.attempts(known, signature.key)
+        # What the gate refused may pass with more lessons: that alone locks nothing.
+        served = [each for each in known if each.stage(signature.key) is not Stage.REFUSED]
+        tried = changes.attempts(served, signature.key)
         return Group(
             signature.key,
             names,

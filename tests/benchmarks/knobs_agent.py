@@ -44,6 +44,9 @@ class Mynah(Subject):
             settings.put(self._service.store, APPROVALS[knob], approval)
         settings.put(self._service.store, settings.MIN_UNITS, settings.DEFAULTS[settings.MIN_UNITS])
 
+    def __enter__(self) -> Mynah:
+        return self
+
     def settle(self) -> None:
         """Let the controller look, and a run that is due end."""
         for _ in range(_LOOKS):

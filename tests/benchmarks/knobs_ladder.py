@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 
 from app.control.step import Controller
@@ -36,15 +37,25 @@ BAD = (
 _ITEMS = {Knob.MEMORY: ItemKind.MEMORY, Knob.INSTRUCTION: ItemKind.INSTRUCTION, Knob.GUARD: ItemKind.GUARD}
 
 
+class Gate(StrEnum):
+    """What becomes of a version that does not help."""
+
+    FOOLED = "fooled"
+    SOUND = "sound"
+
+
 class Puppet:
     """A store with the controller, and replies that are as a person wants them once a working knob is turned."""
 
-    def __init__(self, store: Store, host: Store, person: Person, arm: Arm, works: frozenset[Knob]) -> None:
+    def __init__(
+        self, store: Store, host: Store, person: Person, arm: Arm, works: frozenset[Knob], gate: Gate
+    ) -> None:
         self._store = store
         self._host = host
         self._arm = arm
         self._person = person
         self._works = works
+        self._gate = gate
         self._controller = Controller()
         self._made = 0
         for knob, approval in arm.approvals.items():
@@ -86,26 +97,31 @@ class Puppet:
         run = None
         if Knob.WEIGHTS in self._arm.knobs and enough:
             run = self._controller.request(self._host, Trigger.ENOUGH_UNITS)
-        if run is not None:
-            runs.claim(self._store, 1)
-            uses = [(unit, UnitUse.TRAINED) for unit in units.waiting(self._store)]
-            self._made += 1
-            made = seed.adapter(self._store, str(self._made).encode(), uses, run.id)
+        if run is None:
+            return
+        runs.claim(self._store, 1)
+        uses = [(unit, UnitUse.TRAINED) for unit in units.waiting(self._store)]
+        self._made += 1
+        made = seed.adapter(self._store, str(self._made).encode(), uses, run.id)
+        if Knob.WEIGHTS in self._works or self._gate is Gate.FOOLED:
             adapters.publish(self._store, made.id, {"passed": True})
             runs.finish(self._store, run.id, RunOutcome.PROMOTED, {"adapter": made.id})
+        else:
+            adapters.reject(self._store, made.id, {"passed": False}, "it does not help")
+            runs.finish(self._store, run.id, RunOutcome.REJECTED, {"adapter": made.id})
 
     def spent(self) -> Spent:
         """Nothing is read or computed here."""
         return Spent(0, 0.0, tuple(str(each.kind) for each in items.list_(self._store)))
 
 
-def sessions_of(person: str, arm: Arm, works: frozenset[Knob], sessions: int) -> int:
+def sessions_of(person: str, arm: Arm, works: frozenset[Knob], gate: Gate, sessions: int) -> int:
     """Sessions until content, or all of them."""
     with tempfile.TemporaryDirectory(prefix="mynah-ladder-") as root:
         home = Home(Path(root)).open()
         with Store.open(home) as store, Store.open(home) as host:
             made = knobs.talk(
-                PEOPLE[person], arm, 0, sessions, Puppet(store, host, PEOPLE[person], arm, works)
+                PEOPLE[person], arm, 0, sessions, Puppet(store, host, PEOPLE[person], arm, works, gate)
             )
     return len(made.satisfied) if made.content else sessions + 1
 
@@ -120,17 +136,19 @@ def main() -> None:
     print(
         f"sessions until content, {sessions + 1} for never: the controller, and in brackets that knob alone"
     )
-    print("| person | " + " | ".join(f"only {arm} works" for arm in SINGLE) + " |")
-    print("|---" * (len(SINGLE) + 1) + "|")
-    for person in PEOPLE:
-        cells = []
-        for single in SINGLE:
-            both = [
-                sessions_of(person, arm, frozenset(single.knobs), sessions)
-                for arm in (Arm.CONTROLLER, single)
-            ]
-            cells.append(f"{both[0]} ({both[1]})")
-        print(f"| {person} | " + " | ".join(cells) + " |", flush=True)
+    for gate in Gate:
+        print(f"\nversions that do not help; the gate is {gate}\n")
+        print("| person | " + " | ".join(f"only {arm} works" for arm in SINGLE) + " |")
+        print("|---" * (len(SINGLE) + 1) + "|")
+        for person in PEOPLE:
+            cells = []
+            for single in SINGLE:
+                both = [
+                    sessions_of(person, arm, frozenset(single.knobs), gate, sessions)
+                    for arm in (Arm.CONTROLLER, single)
+                ]
+                cells.append(f"{both[0]} ({both[1]})")
+            print(f"| {person} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
