@@ -122,6 +122,9 @@ class Change:
                 return Attempt(self.knob, verdict, self.item or "", self.undone_by is By.OWNER)
             case Stage.DECLINED:
                 return Attempt(self.knob, Verdict.NOT_HELPED, self.item or "", by_owner=True)
+            case Stage.REFUSED:
+                # A version that the gate refused helps nobody: another knob's turn.
+                return Attempt(self.knob, Verdict.NOT_HELPED, "")
             case _:
                 return None
 

@@ -253,7 +253,7 @@ def world_of(record: Mapping[str, Any]) -> World:
 class Group:
     """The lessons of one signature that wait for a run.
 
-    ``stale`` were said before what surrounds the model was changed for them; ``busy``: such a change is being tried.
+    ``stale`` were said before what surrounds the model was changed for them; ``busy``: a change is being tried.
     """
 
     signature: str | None

@@ -85,16 +85,14 @@ def conclude(store: Store, change: Change, signature: str, verdict: Verdict, see
     """Record what came of a change for one signature."""
     inputs = {"decision": change.decision.id, "signature": signature, "knob": change.knob, **seen}
     decisions.append(store, OUTCOME, inputs, {"action": "conclude", "verdict": verdict})
-    if change.knob.is_context:
-        release(store, (BUSY,))
+    release(store, (BUSY,))
 
 
 def note_undone(store: Store, change: Change, by: By, reason: str | None = None) -> None:
     """Record that a change does not hold any more, and let its lessons wait for a run again."""
     told = {} if reason is None else {"reason": reason}
     decisions.append(store, UNDONE, {"decision": change.decision.id}, {"action": "undo", "by": by, **told})
-    if change.knob.is_context:
-        release(store, (STALE, BUSY))
+    release(store, (STALE, BUSY) if change.knob.is_context else (BUSY,))
 
 
 def approve(store: Store, decision: str) -> Done:

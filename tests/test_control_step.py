@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -33,14 +33,17 @@ from store import (
 )
 from store.changes import Stage
 from store.control import CONTROL, ROUND, Action, Knob, Verdict
+from store.conversations import ReplyEnd
 from store.db import Store
 from store.decisions import Decision
 from store.errors import UsageError
 from store.home import Home
 from store.types import (
     ErrorClass,
+    FinishReason,
     ItemKind,
     ItemState,
+    MessageStatus,
     RunOutcome,
     Scope,
     SignalKind,
@@ -367,6 +370,62 @@ def test_a_version_that_does_not_help_twice_is_not_tried_a_third_time(desk: Desk
     assert desk.last().choice["action"] == Action.GIVE_UP
     assert {each.reason for each in units.refused(desk.store)} == {deciding.LOCKED}
     assert steering.release(desk.store) > 0, "the owner's own order learns it all the same"
+
+
+def learned(desk: Desk, times: int, adapter: str | None) -> None:
+    """Corrections of one kind, of replies that were made with a version."""
+    for number in range(times):
+        conversation = conversations.create(desk.store, "c", "cli")
+        asked = conversations.append_user(desk.store, conversation, f"Question {number}?", None)
+        start = replace(seed.START, adapter=adapter)
+        reply = conversations.begin_reply(desk.store, conversation, asked.id, start)
+        end = ReplyEnd("It goes up.", MessageStatus.COMPLETE, FinishReason.STOP, [3, 4], [-0.1, -0.2])
+        conversations.finish_reply(desk.store, reply.id, end)
+        signals.record(
+            desk.store, reply.id, SignalKind.CORRECTION, text=f"Up it climbs, softly {reply.id[-4:]}."
+        )
+
+
+def test_while_a_version_is_tried_for_a_signature_no_run_is_begun_for_it(desk: Desk) -> None:
+    learned(desk, 4, None)
+    first = desk.controller.request(desk.host, Trigger.ENOUGH_UNITS)
+    assert first is not None
+    version = promoted(desk, first.id)
+    learned(desk, 4, version)
+    assert desk.controller.request(desk.host, Trigger.ENOUGH_UNITS) is None
+    assert [each.reason for each in units.refused(desk.store)] == [deciding.BUSY] * 4
+    learned(desk, 2, version)
+    desk.look()
+    (change,) = changes.changes(desk.store)
+    assert change.stage("style/wording/prose") is Stage.FAILED
+    assert desk.controller.request(desk.host, Trigger.ENOUGH_UNITS) is not None
+    assert len(units.waiting(desk.store)) == 6
+
+
+def test_lessons_do_not_wait_for_a_version_that_was_taken_back_by_hand(desk: Desk) -> None:
+    learned(desk, 4, None)
+    first = desk.controller.request(desk.host, Trigger.ENOUGH_UNITS)
+    assert first is not None
+    version = promoted(desk, first.id)
+    learned(desk, 4, version)
+    assert desk.controller.request(desk.host, Trigger.ENOUGH_UNITS) is None
+    adapters.rollback(desk.store, seed.BASE)
+    assert desk.controller.request(desk.host, Trigger.ENOUGH_UNITS) is not None
+    assert len(units.waiting(desk.store)) == 4
+
+
+def test_a_refused_version_is_followed_by_the_next_knob(desk: Desk) -> None:
+    for number in range(4):
+        corrected(desk.store, f"Question {number}?", " ".join(["word"] * 40), f"Short {number}.")
+    desk.look()
+    run = desk.controller.request(desk.host, Trigger.ENOUGH_UNITS)
+    assert run is not None
+    runs.claim(desk.store, 1)
+    runs.finish(desk.store, run.id, RunOutcome.REJECTED, {})
+    desk.look()
+    corrected(desk.store, "Question 5?", " ".join(["word"] * 40), "Short 5.")
+    desk.look()
+    assert desk.item().kind is ItemKind.INSTRUCTION
 
 
 def test_undo_of_an_item_puts_back_what_it_replaced_and_locks_the_knob(desk: Desk) -> None:

@@ -49,7 +49,7 @@ from store.deciding import MIN_FAILURES
 from store.errors import MynahError
 from store.evidence import Count, Evidence, Request
 from store.runs import Run
-from store.types import ItemState, Trigger
+from store.types import AdapterState, ItemState, Trigger
 
 log = logging.getLogger("mynah.host")
 
@@ -85,6 +85,9 @@ class Controller:
         """Ask for the run that is due, without what another knob has taken over; None where there may be none."""
         self._evidence.update(store)
         known = changes.changes(store)
+        if not any(_being_tried(store, change, key) for change in known for key in change.signatures):
+            # What they waited for was taken back by hand, so no verdict comes that would let them go.
+            steering.release(store, (deciding.BUSY,))
         inputs = self._round_inputs(store, known, trigger)
         choice = deciding.decide_round(inputs)
         with store.write():
@@ -288,7 +291,7 @@ class Controller:
         for unit in units.waiting(store):
             by_signature[self._evidence.signature_of(unit.message)].append(unit)
         groups = tuple(
-            self._group(known, signature, waiting)
+            self._group(store, known, signature, waiting)
             for signature, waiting in sorted(by_signature.items(), key=lambda pair: str(pair[0]))
         )
         world = steering.world(store, known, ids.now())
@@ -297,7 +300,9 @@ class Controller:
         fresh = tuple(unit.id for unit in units.fresh(store))
         return RoundInputs(str(trigger), groups, len(units.unjudged(store, 1)), world, fresh, needed)
 
-    def _group(self, known: list[Change], signature: Signature | None, waiting: list[units.Unit]) -> Group:
+    def _group(
+        self, store: Store, known: list[Change], signature: Signature | None, waiting: list[units.Unit]
+    ) -> Group:
         names = tuple(unit.id for unit in waiting)
         faults = tuple(name for name in names if name in self._evidence.units_of_faults)
         if signature is None:
@@ -310,13 +315,15 @@ class Controller:
         ]
         last = max((each.applied for each in holding if each.applied is not None), default="")
         old = {each.unit for each in self._evidence.failures(signature) if last and each.created <= last}
-        tried = changes.attempts(known, signature.key)
+        # What the gate refused may pass with more lessons: that alone locks nothing.
+        served = [each for each in known if each.stage(signature.key) is not Stage.REFUSED]
+        tried = changes.attempts(served, signature.key)
         return Group(
             signature.key,
             names,
             stale=tuple(name for name in names if name in old),
             faults=faults,
-            busy=any(each.stage(signature.key) is Stage.TRYING for each in context),
+            busy=any(_being_tried(store, each, signature.key) for each in known),
             failed=sum(each.failures for each in tried if each.knob is Knob.WEIGHTS),
         )
 
@@ -335,6 +342,15 @@ def _said_before(store: Store, offer: Offer) -> str:
     """The item of the same topic that says the same, or that there is none."""
     same = items.versions(store, KINDS[offer.knob], offer.topic)
     return next((each.id for each in same if each.body == offer.body), NEW)
+
+
+def _being_tried(store: Store, change: Change, signature: str) -> bool:
+    """Whether a change is in force for a signature and nothing is known of it yet. Weights are while they serve."""
+    if signature not in change.signatures or change.stage(signature) is not Stage.TRYING:
+        return False
+    if change.knob.is_context or change.adapter is None:
+        return True
+    return adapters.get(store, change.adapter).state is AdapterState.ACTIVE
 
 
 def _says_something(choice: Choice) -> bool:

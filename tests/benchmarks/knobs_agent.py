@@ -22,7 +22,7 @@ from tests.benchmarks.knobs import Arm, Spent
 from tests.benchmarks.personas.plan import Method
 from tests.benchmarks.personas.subject import Mynah as Subject
 
-_SETTINGS = {
+APPROVALS = {
     Knob.MEMORY: settings.APPROVE_MEMORY,
     Knob.INSTRUCTION: settings.APPROVE_INSTRUCTION,
     Knob.GUARD: settings.APPROVE_GUARD,
@@ -41,8 +41,11 @@ class Mynah(Subject):
         self._arm = arm
         self._seconds: dict[int, float] = {}
         for knob, approval in arm.approvals.items():
-            settings.put(self._service.store, _SETTINGS[knob], approval)
+            settings.put(self._service.store, APPROVALS[knob], approval)
         settings.put(self._service.store, settings.MIN_UNITS, settings.DEFAULTS[settings.MIN_UNITS])
+
+    def __enter__(self) -> Mynah:
+        return self
 
     def settle(self) -> None:
         """Let the controller look, and a run that is due end."""
