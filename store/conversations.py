@@ -23,7 +23,7 @@ from store.db import Store
 from store.errors import NotFound, UsageError
 from store.ids import new_id, now
 from store.replay import Recorded
-from store.types import Consent, ErrorClass, FinishReason, MessageStatus, Role, Shelf
+from store.types import Consent, ErrorClass, FinishReason, ItemKind, MessageStatus, Role, Shelf
 
 TITLE_LENGTH = 60
 
@@ -223,7 +223,7 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
     """Close a reply. From here on its record cannot change."""
     with store.write() as connection:
         row = connection.execute(
-            "SELECT parent, conversation, base_hash, sampler, prompt_tokens FROM messages WHERE id = ?",
+            "SELECT parent, conversation, base_hash, sampler, prompt_tokens, created FROM messages WHERE id = ?",
             (message,),
         ).fetchone()
         if row is None:
@@ -259,6 +259,15 @@ def finish_reply(store: Store, message: str, end: ReplyEnd) -> Message:
                 machine=end.machine,
                 harness={"guards": list(end.guards)} if end.guards else {},
                 error_class=end.error_class,
+            )
+            events.append_harness(
+                connection,
+                row["conversation"],
+                message,
+                begun=row["created"],
+                ended=moment,
+                memories=_memories(connection, message),
+                guards=end.guards,
             )
     return get_message(store, message)
 
@@ -500,6 +509,15 @@ def _conversation(row: sqlite3.Row) -> Conversation:
         row["archived"],
         tuple(json.loads(row["tags"])),
     )
+
+
+def _memories(connection: sqlite3.Connection, message: str) -> list[str]:
+    """The memories that were in the prompt of a reply."""
+    rows = connection.execute(
+        "SELECT item FROM item_uses JOIN items ON items.id = item WHERE message = ? AND kind = ? ORDER BY item",
+        (message, ItemKind.MEMORY),
+    )
+    return [row["item"] for row in rows]
 
 
 def _forgotten(connection: sqlite3.Connection, items: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,32 @@ def append_model_call(
     klass = replay.of_model_call(recorded)
     content = Content(harness=harness, metadata=machine)
     insert(connection, conversation, message, EventKind.MODEL_CALL, created, klass, content, error_class)
+
+
+def append_harness(
+    connection: sqlite3.Connection,
+    conversation: str,
+    message: str,
+    *,
+    begun: str,
+    ended: str,
+    memories: Sequence[str],
+    guards: Sequence[Mapping[str, Any]],
+) -> None:
+    """The steps around a model call: which memories were read before it, and what each guard said of its reply.
+
+    Ids only, no words: what is forgotten one day is not quoted here. Read before a reply was begun and so early in
+    the line, though written with its end: a reply that never ends is no step either.
+    """
+    if memories:
+        content = Content(action={"items": list(memories)})
+        klass = replay.of_step(EventKind.MEMORY_READ, {})
+        insert(connection, conversation, message, EventKind.MEMORY_READ, begun, klass, content)
+    for each in guards:
+        held = {name: value for name, value in each.items() if name not in ("item", "template")}
+        content = Content(action={"item": each["item"], "template": each.get("template")}, outcome=held)
+        klass = replay.of_step(EventKind.GUARD_VERDICT, {})
+        insert(connection, conversation, message, EventKind.GUARD_VERDICT, ended, klass, content)
 
 
 def append_reaction(

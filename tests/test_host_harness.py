@@ -113,6 +113,27 @@ def test_a_reply_is_repaired_before_it_is_shown_and_kept_as_shown(host: HostClie
     )
 
 
+def test_what_was_read_and_what_a_guard_said_are_steps_of_their_own(host: HostClient, store: Store) -> None:
+    known = memory(store, "name", "my name is Anna")
+    add(store, ItemKind.INSTRUCTION, "units", {"text": "answer in metric units"})
+    item = guard(store, "length", sentences=1)
+    done = ask(host, "prompt my name. And? More.")
+    row = conversations.get_message(store, str(done.message))
+    steps = trajectory.read(store, row.conversation)
+    assert [step.kind for step in steps] == [
+        EventKind.OWNER_MESSAGE,
+        EventKind.MEMORY_READ,
+        EventKind.MODEL_CALL,
+        EventKind.GUARD_VERDICT,
+    ]
+    assert all(step.id for step in steps)
+    assert {step.message for step in steps[1:]} == {row.id}
+    assert steps[1].action == {"items": [known.id]}
+    assert steps[3].action == {"item": item.id, "template": "length"}
+    assert steps[3].outcome["verdict"] in {"repaired", "passed"}
+    assert steps[3].replay is ReplayClass.DETERMINISTIC
+
+
 def test_a_reply_that_cannot_be_repaired_is_asked_for_again(host: HostClient, store: Store) -> None:
     item = guard(store, "must_contain", text="fine")
     done = ask(host, "echo awful")
