@@ -193,7 +193,9 @@ def run_ended(run: Run) -> str | None:
         skipped = run.result.get("skipped") or []
         why = f" ({skipped[0].get('reason')})" if skipped else ": rate or correct a reply first"
         return f"Nothing to learn{why}"
-    return f"Learning failed: {run.error or 'see mynah learn history'}. What you taught waits; ^L tries again."
+    return (
+        f"Learning failed: {run.error or 'see mynah learn history'}. What you taught waits; ^L tries again."
+    )
 
 
 def status_line(snapshot: Snapshot | None, host: str, speed: Speed, width: int) -> Content:
