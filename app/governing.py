@@ -7,6 +7,7 @@ ordered at its next look.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from store import changes, decisions, selfview, steering
 from store.db import Store
@@ -23,9 +24,9 @@ class Governing(ABC):
     def store(self) -> Store:
         """The calling thread's connection."""
 
-    def decisions(self, limit: int = 50) -> list[Decision]:
-        """What was decided, newest first."""
-        return decisions.list_(self.store, limit)
+    def decisions(self, limit: int = 50, without: Sequence[str] = ()) -> list[Decision]:
+        """What was decided, newest first, but for some kinds of records."""
+        return decisions.list_(self.store, limit, without)
 
     def why(self, decision: str) -> Told:
         """One decision with all that followed from it."""

@@ -53,7 +53,8 @@ class Example:
 
     ``reply`` is what the model said, ``chosen`` the owner's own text where there is one, whole in ``chosen_text``.
     ``hinted`` is the prompt with the hint in it: what the teacher sees. ``accepted`` are the teacher's replies that
-    passed the checks. ``asked`` counts the owner's messages in the prompt. All text is redacted.
+    passed the checks. ``asked`` counts the owner's messages in the prompt, ``turns`` is all that was
+    said before the reply. All text is redacted.
     """
 
     unit: str
@@ -70,6 +71,7 @@ class Example:
     accepted: tuple[list[int], ...] = ()
     chosen_text: str | None = None
     asked: int = 1
+    turns: tuple[Turn, ...] = ()
 
     def taught_by(self, replies: Sequence[list[int]]) -> Example:
         """The same example with the teacher's accepted replies."""
@@ -130,6 +132,7 @@ def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> E
         hinted=hinted,
         chosen_text=text.target,
         asked=asked,
+        turns=tuple(turns),
     )
     left = staleness.aged(made, staleness.of(store, reply))
     return left if isinstance(left, Example) else Refusal(unit, left)

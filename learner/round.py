@@ -26,10 +26,11 @@ from app.model import catalogue, convert
 from app.model.catalogue import ModelFile
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer
-from learner import device, examples, hints, ledger
+from learner import device, endpoint, examples, hints, ledger
 from learner.contexts import load_served
 from learner.demonstrations import Demonstrator
 from learner.examples import Example
+from learner.taught import Teaches
 from learner.teacher import Teacher
 from learner.yielding import Yielding, decoder_layers
 from store import adapters, consent, forgetting, runs, settings, units
@@ -182,11 +183,15 @@ class Round:
         )
 
     def _teach(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
-        """Let the hinted base write its own better replies."""
+        """Let the hinted base, or whom the owner named, write better replies."""
 
         def taught(pairs: list[tuple[Unit, Example]], start: float) -> list[tuple[Unit, Example]]:
             asked = [place for place, (_, example) in enumerate(pairs) if _needs_teacher(example)]
             done = list(pairs)
+            if elsewhere is not None:
+                for place in asked:
+                    unit, example = pairs[place]
+                    endpoint.record(self._store, unit, elsewhere, endpoint.messages(example))
             results = teacher.teach(
                 [pairs[place][1] for place in asked],
                 self._seed,
@@ -195,13 +200,19 @@ class Round:
             for place, result in zip(asked, results, strict=True):
                 unit = pairs[place][0]
                 done[place] = (unit, result.example)
-                accepted = len(result.example.accepted)
+                accepted = len(result.example.accepted) + (result.example.chosen is not None)
                 log.info("unit %s: %d accepted, refused %s", unit.id, accepted, result.refused)
                 if result.dropped is not None:
                     hints.record(self._store, unit, result.dropped)
             return done
 
-        with closing(Teacher(served, renderer, self._yielding)) as teacher:
+        elsewhere = endpoint.chosen(self._store)
+        teacher: Teaches = (
+            Teacher(served, renderer, self._yielding)
+            if elsewhere is None
+            else endpoint.EndpointTeacher(elsewhere, renderer, self._yielding.border)
+        )
+        with closing(teacher):
             return Lesson(
                 taught(lesson.train, 0.0), taught(lesson.replay, 1 / 3), taught(lesson.held_out, 2 / 3)
             )

@@ -24,6 +24,7 @@ from app.model.renderer import Renderer
 from learner import checks, hints
 from learner.contexts import polite_context
 from learner.examples import MAX_PROMPT_TOKENS, Example
+from learner.taught import Taught
 from learner.yielding import Yielding
 
 ACCEPTED_PER_UNIT = 2
@@ -34,15 +35,6 @@ TOGETHER = 8
 
 _WAVE = 2
 _WINDOW = MAX_PROMPT_TOKENS + MAX_REPLY_TOKENS
-
-
-@dataclass(frozen=True)
-class Taught:
-    """An example with its accepted replies, why the others were refused, and why its hint was left out, if it was."""
-
-    example: Example
-    refused: tuple[str, ...]
-    dropped: str | None = None
 
 
 @dataclass

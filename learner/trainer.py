@@ -134,13 +134,27 @@ class Trainer:
         order = random.Random(settings.seed)
         with self._yielding.inside(decoder_layers(self.model)):
             for epoch in range(settings.max_epochs):
-                self._epoch(epoch, list(examples), order, optimiser, parameters)
+                self._epoch(epoch, self._drawn(examples, epoch), order, optimiser, parameters)
                 stop = self._stop(held_out())
                 if stop is not None:
                     self.metrics.stopped_by = stop
                     break
         self.model.eval()
         return self.metrics
+
+    def _drawn(self, examples: Sequence[Example], epoch: int) -> list[Example]:
+        """What an epoch goes over: of approvals no more than of the rest, in turn, one batch at the least.
+
+        Most replies are liked, and a like teaches to go on as before: twelve beside three corrections were the whole
+        lesson, since their long replies use up the tokens. (KTO asks for shares between 1:1 and 4:3, arXiv 2402.01306.)
+        """
+        approved = [example for example in examples if example.kind.approves]
+        others = [example for example in examples if not example.kind.approves]
+        room = max(len(others), self._settings.batch)
+        if not others or len(approved) <= room:
+            return list(examples)
+        first = epoch * room
+        return others + [approved[(first + place) % len(approved)] for place in range(room)]
 
     def _epoch(
         self,

@@ -294,15 +294,15 @@ def describe(signature: Signature) -> str:
 
 
 _DESCRIBED: Mapping[Violated, str] = {
-    Violated.TOO_LONG: "replies are too long ({topic})",
-    Violated.TOO_SHORT: "replies are too short ({topic})",
-    Violated.LIST: "lists where none are wanted ({topic})",
+    Violated.TOO_LONG: "replies that are too long ({topic})",
+    Violated.TOO_SHORT: "replies that are too short ({topic})",
+    Violated.LIST: "lists where you want none ({topic})",
     Violated.HARD_WORDS: "words that are too hard ({topic})",
-    Violated.LANGUAGE: "another language than wanted ({topic})",
-    Violated.FORMAT: "another format than wanted ({topic})",
-    Violated.PHRASE: "phrases that are not wanted ({topic})",
-    Violated.UNITS: "other units than wanted ({topic})",
-    Violated.FACT: "facts: {topic}",
-    Violated.WORDING: "wording ({topic})",
-    Violated.UNSAID: "something nobody has named ({topic})",
+    Violated.LANGUAGE: "another language than you want ({topic})",
+    Violated.FORMAT: "another format than you want ({topic})",
+    Violated.PHRASE: "phrases that you do not want ({topic})",
+    Violated.UNITS: "other units than you want ({topic})",
+    Violated.FACT: "facts that are wrong or missing ({topic})",
+    Violated.WORDING: "wording that you change ({topic})",
+    Violated.UNSAID: "replies that you dislike without saying why ({topic})",
 }

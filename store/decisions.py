@@ -57,9 +57,12 @@ def append(store: Store, kind: str, inputs: dict[str, Any], choice: dict[str, An
     return decision
 
 
-def list_(store: Store, limit: int = 100) -> list[Decision]:
-    """The newest decisions, newest first."""
-    rows = store.conn.execute("SELECT * FROM decisions ORDER BY seq DESC LIMIT ?", (limit,))
+def list_(store: Store, limit: int = 100, without: Sequence[str] = ()) -> list[Decision]:
+    """The newest decisions, newest first, but for some kinds."""
+    marks = ", ".join("?" * len(without))
+    rows = store.conn.execute(
+        f"SELECT * FROM decisions WHERE kind NOT IN ({marks}) ORDER BY seq DESC LIMIT ?", (*without, limit)
+    )
     return [_decision(row) for row in rows]
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from store import settings
 from store.db import Store
@@ -47,6 +48,7 @@ class Value:
 
 AT_ONCE = "at once"
 NEXT_HOST = "from the next start of the model host on (`mynah stop` ends it)"
+NEXT_RUN = "from the next learning run on"
 NEW_ONES = "for conversations that begin from then on (`mynah consent` turns the dials of one)"
 _ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 
@@ -90,6 +92,13 @@ def _text(longest: int) -> Callable[[str], str]:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _address(text: str) -> str:
+    parts = urlsplit(text.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError
+    return text.strip()
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -202,6 +211,27 @@ OPTIONS: tuple[Option, ...] = (
         "processor or gpu",
         "from the next learning run on",
         _one_of(settings.PROCESSOR, settings.GPU),
+    ),
+    Option(
+        settings.TEACHER,
+        "Who writes better replies where you gave a hint: a chat endpoint's address; without one, the model itself.",
+        "an address such as http://127.0.0.1:8080/v1",
+        NEXT_RUN,
+        _address,
+    ),
+    Option(
+        settings.TEACHER_MODEL,
+        "The name of the teacher's model, where it has several.",
+        "a name of at most 200 characters",
+        NEXT_RUN,
+        _text(200),
+    ),
+    Option(
+        settings.TEACHER_HOSTS,
+        "Hosts beyond this machine that a teacher may be on: what you rated with a hint goes there, redacted.",
+        "names with commas between",
+        NEXT_RUN,
+        _words,
     ),
     Option(
         settings.LEARNING_PAUSED,

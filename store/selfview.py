@@ -10,16 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from store import changes, control, deciding, decisions, evidence, ids, items, steering
+from store import adapters, changes, control, deciding, decisions, evidence, ids, items, steering
 from store.causes import Signature
 from store.changes import Change, Stage
 from store.control import CONTROL, ROUND, Action, Breaker, Knob, Verdict
 from store.db import Store
 from store.decisions import Decision
-from store.errors import NotFound
 from store.evidence import Count
+from store.types import AdapterState
 
 SHOWN = 8
+CAME_OF = {
+    Stage.WAITING: "waits for your word",
+    Stage.RUNNING: "a learning run is asked for",
+    Stage.TRYING: "being tried",
+    Stage.HELPED: "helped",
+    Stage.FAILED: "did not help",
+    Stage.DECLINED: "declined by you",
+    Stage.UNDONE: "taken back",
+    Stage.REFUSED: "refused by the gate",
+    Stage.CALLED_OFF: "came to nothing",
+    Stage.OVERTAKEN: "gone on with in a newer version",
+}
+"""How far a change got, in words."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,10 @@ class Weakness:
 
 @dataclass(frozen=True)
 class Trial:
-    """One change to itself: by which knob, for what, how far it got, and what was seen before and with it."""
+    """One change to itself: by which knob, for what, how far it got, and what was seen before and with it.
+
+    ``says``: the words of an item that waits or is being tried; nobody agrees to what they cannot read.
+    """
 
     decision: str
     created: str
@@ -44,6 +60,7 @@ class Trial:
     confidence: float
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+    says: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,11 @@ class SelfView:
 
 @dataclass(frozen=True)
 class Told:
-    """One decision with what followed: its item as it is now, and a fault of the record where there is one."""
+    """One decision with what followed.
+
+    ``item`` and the adapter (``version``, ``adapter_state``, ``gate``: what the gate said) are as they are now;
+    ``fault`` names a record of the log that was tampered with.
+    """
 
     decision: Decision
     change: Change | None
@@ -85,6 +106,9 @@ class Told:
     item: items.Item | None
     remade: bool | None
     fault: str | None
+    version: int | None = None
+    adapter_state: AdapterState | None = None
+    gate: str | None = None
 
 
 def of(store: Store) -> SelfView:
@@ -96,7 +120,7 @@ def of(store: Store) -> SelfView:
     weaknesses = sorted(
         (each for each in weaknesses if each.count.failures), key=lambda each: -each.count.interval[0]
     )
-    trials = [trial for change in reversed(known) for trial in _trials(change)]
+    trials = [trial for change in reversed(known) for trial in _trials(store, change)]
     resting = [name for name, state in changes.breakers(known, moment).items() if state is Breaker.OPEN]
     return SelfView(
         seen.steps,
@@ -118,6 +142,7 @@ def told(store: Store, decision: str) -> Told:
     record = decisions.get(store, decision)
     change = changes.get(store, decision)
     made = deciding.remake(record.kind, record.inputs) if record.kind in (CONTROL, ROUND) else None
+    adapter = _adapter(store, record, change)
     return Told(
         record,
         change,
@@ -125,6 +150,9 @@ def told(store: Store, decision: str) -> Told:
         _item(store, change),
         None if made is None else made == record.choice,
         decisions.broken_at(store),
+        None if adapter is None else adapter.version,
+        None if adapter is None else adapter.state,
+        None if adapter is None else _gate(adapter),
     )
 
 
@@ -170,13 +198,17 @@ def _plan(store: Store, signature: Signature) -> str:
     last = changes.last_of(store, signature.key)
     if last is not None and last.choice["action"] == Action.TRAIN:
         return "left to the next learning run"
+    if last is not None and last.choice["action"] == Action.ROLLBACK:
+        return "the last change was taken back; a few more replies tell what is next"
     if last is None or last.choice["action"] not in (Action.GIVE_UP, Action.NOTHING):
-        return "looking on"
+        return "too early to change anything"
     return str(last.choice["why"])
 
 
-def _trials(change: Change) -> list[Trial]:
+def _trials(store: Store, change: Change) -> list[Trial]:
     made = []
+    item = _item(store, change) if change.knob.is_context else None
+    shown = (Stage.WAITING, Stage.TRYING)
     for key in change.signatures or ("",):
         outcome = change.outcomes.get(key, {})
         made.append(
@@ -189,15 +221,38 @@ def _trials(change: Change) -> list[Trial]:
                 confidence(change),
                 outcome.get("before"),
                 outcome.get("after"),
+                item.text if item is not None and change.stage(key) in shown else None,
             )
         )
     return made
 
 
 def _item(store: Store, change: Change | None) -> items.Item | None:
-    if change is None or change.item is None:
+    """What a change put in force, or would."""
+    if change is None:
         return None
-    try:
-        return items.get(store, change.item)
-    except NotFound:
+    row = store.conn.execute(
+        "SELECT id FROM items WHERE id = ? OR (? IS NULL AND decision = ?) ORDER BY seq DESC LIMIT 1",
+        (change.item, change.item, change.decision.id),
+    ).fetchone()
+    return None if row is None else items.get(store, row["id"])
+
+
+def _adapter(store: Store, record: Decision, change: Change | None) -> adapters.Adapter | None:
+    """The version that a decision is about or led to, live or refused."""
+    run = None if change is None else change.run
+    row = store.conn.execute(
+        "SELECT id FROM adapters WHERE id = ? OR run = ? ORDER BY version DESC LIMIT 1",
+        (record.inputs.get("adapter"), run),
+    ).fetchone()
+    return None if row is None else adapters.get(store, row["id"])
+
+
+def _gate(adapter: adapters.Adapter) -> str | None:
+    """What the gate said of a version."""
+    if not adapter.gate:
         return None
+    passed = "passed" if adapter.gate.get("passed") else "not passed"
+    failed = [str(each["name"]) for each in adapter.gate.get("checks", []) if not each.get("passed", True)]
+    told = adapter.gate.get("summary") or ", ".join(failed)
+    return f"v{adapter.version} {passed}" + (f": {told}" if told else "")

@@ -12,6 +12,9 @@ MODEL: Final = "model"
 LEARNING_PAUSED: Final = "learning.paused"
 LEARNING_ASKS: Final = "learning.asks"
 MIN_UNITS: Final = "learning.min_units"
+TEACHER: Final = "learning.teacher"
+TEACHER_MODEL: Final = "learning.teacher_model"
+TEACHER_HOSTS: Final = "learning.teacher_hosts"
 IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
 LEARNING_DEVICE: Final = "learning.device"
 HOST_IDLE_SECONDS: Final = "host.idle_seconds"
@@ -50,6 +53,9 @@ DEFAULTS: Final[dict[str, Any]] = {
     LEARNING_PAUSED: False,
     LEARNING_ASKS: None,
     MIN_UNITS: 4,
+    TEACHER: None,
+    TEACHER_MODEL: "default",
+    TEACHER_HOSTS: [],
     IDLE_LEARN_SECONDS: 120.0,
     LEARNING_DEVICE: PROCESSOR,
     HOST_IDLE_SECONDS: 600.0,

@@ -31,7 +31,7 @@ from pathlib import Path
 from app.harness.recall import without_block
 from app.host.client import HostClient, running_host, stop_host
 from app.host.jobs import Sampling
-from app.host.runtime import STEPS, BrokenOff, ModelInfo
+from app.host.runtime import STEPS, BrokenOff, Encoder, ModelInfo
 from app.model.renderer import Fitted, Renderer, Turn
 from store.errors import AdapterFileError
 from store.home import Home
@@ -116,12 +116,16 @@ class ScriptedRuntime:
         self.grammars: list[str | None] = []
         self.drawn_from: list[tuple[list[int], list[tuple[int, int]]]] = []
         """Of each reply the tokens it goes on from, and for each its place in an evaluation, and the size of that."""
+        self.words: Encoder | None = None
         self.closed = False
         self.lanes: list[ScriptedLane] = []
         self.lane = ScriptedLane(self)
 
     def spare_lane(self) -> ScriptedLane | None:
         return ScriptedLane(self) if len(self.lanes) < self.most_lanes else None
+
+    def encoder(self) -> Encoder | None:
+        return self.words
 
     def fit(self, turns: Sequence[Turn], reserve: int) -> Fitted:
         if turns[-1].content.startswith("unfit"):

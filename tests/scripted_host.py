@@ -13,6 +13,7 @@ from store.db import Store
 from store.errors import ModelFileError
 from store.home import Home
 from tests.scripted import ScriptedRuntime
+from tests.scripted_encoder import ScriptedEncoder
 
 
 def main() -> int:
@@ -27,13 +28,16 @@ def main() -> int:
     parser.add_argument("--key")
     parser.add_argument("--origin", action="append", default=[])
     parser.add_argument("--ping-seconds", type=float, default=sse.PING_SECONDS)
+    parser.add_argument("--encoder", action="store_true")
     given = parser.parse_args()
 
     def load(_store: Store) -> Runtime:
         time.sleep(given.load_seconds)
         if given.load_error:
             raise ModelFileError(given.load_error)
-        return ScriptedRuntime(given.context, given.token_seconds, given.batch_seconds)
+        runtime = ScriptedRuntime(given.context, given.token_seconds, given.batch_seconds)
+        runtime.words = ScriptedEncoder() if given.encoder else None
+        return runtime
 
     mode = Mode.FOREGROUND if given.foreground else Mode.DETACHED
     sse.PING_SECONDS = given.ping_seconds

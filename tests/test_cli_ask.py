@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -185,6 +186,12 @@ def test_what_is_told_in_short_is_said(home: Home, mynah: Mynah, told: int, said
     with stub_host(home, [start, *REPLY[1:]]):
         ran = mynah("ask", "hello")
     assert f"4 earlier messages were left out{said})" in ran.err
+
+
+def test_what_was_left_out_is_in_the_data(home: Home, mynah: Mynah) -> None:
+    with stub_host(home, [*REPLY[:-1], replace(DONE, left_out=4, summarised=2)]):
+        printed = json.loads(mynah("ask", "hello", "--json").out)
+    assert (printed["left_out"], printed["summarised"]) == (4, 2)
 
 
 def test_incognito_reply_offers_nothing_to_go_on_with(home: Home, mynah: Mynah) -> None:

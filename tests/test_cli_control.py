@@ -8,14 +8,16 @@ import re
 import pytest
 
 from app.control.step import Controller
-from store import decisions, items, settings
+from store import adapters, aftercare, decisions, items, settings, signals
 from store.db import Store
 from store.home import Home
-from store.types import ErrorClass
+from store.types import ErrorClass, SignalKind, UnitUse
+from tests import seed
 from tests.cli_helpers import Mynah, runner
-from tests.people import disliked, faulty
+from tests.people import disliked, disliked_with, faulty, fine
 
-CHEAPER = "helps 50% of the time; not: instruction is cheaper and not yet shown not to help"
+CHEAPER = "since instruction is cheaper and not yet shown not to help"
+HELPS = "expected to help 50% of the time, none was tried yet"
 SHORTER = "Answer in one or two short sentences."
 
 
@@ -45,32 +47,82 @@ def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, sto
     item = items.active(store)[0].id
     said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "TIME", mynah("why", decision).out)
     assert said.splitlines() == [
-        f"decision  {decision}, TIME, control",
-        "about     rule/too_long/prose",
-        "choice    propose instruction",
-        "because   3 of 3 replies in 3 conversations failed like this (44% to 100%)",
-        "counted   3 of 3 replies in 3 conversations, 43.9% to 100.0% at 95 %",
-        "excluded  1 timeout",
-        "possible  instruction, cost 2, low: every reply reads one line more; helps 50% of the time; chosen",
-        f"possible  guard, cost 3, medium: a good reply may be changed; {CHEAPER}",
-        f"possible  weights, cost 4, high: every reply may change; the gate tests it first; {CHEAPER}",
-        f"item      instruction {item} v1, active: {SHORTER}",
-        f"applied   apply {item} by rule, TIME",
-        f"undo      `mynah undo {decision}` switches {item} off",
-        "rules     control-1; it comes out the same when it is made again",
+        f"decision   {decision}, TIME",
+        "about      replies that are too long (prose)",
+        "choice     add an instruction",
+        "because    3 of 3 replies in 3 conversations failed like this (44% to 100%)",
+        "counted    3 of 3 replies failed, in 3 conversations; the true rate is 43.9% to 100.0% (95 %)",
+        "excluded   1 timeout: these say nothing about me",
+        f"chosen     instruction (cost 2, risk low: every reply reads one line more; {HELPS})",
+        f"not chosen guard, {CHEAPER} (cost 3, risk medium: a good reply may be changed; {HELPS})",
+        f"not chosen weights, {CHEAPER} (cost 4, risk high: every reply may change; the gate tests it first; {HELPS})",
+        f"item       instruction {item} v1, active: {SHORTER}",
+        f"applied    {item} holds, by itself, TIME",
+        f"undo       `mynah undo {decision}` switches {item} off",
+        "rules      control-1; made again from its record, it comes out the same",
     ]
+
+
+def test_why_tells_what_came_of_it_and_how_what_was_taken_back_holds_again(
+    mynah: Mynah, store: Store
+) -> None:
+    decision = decide(store)
+    item = items.active(store)[0].id
+    for number in range(7):
+        disliked_with(store, f"More {number}?", item, SHORTER)
+    with Store.open(store.home) as host:
+        Controller().look(host)
+    said = mynah("why", decision).out
+    assert (
+        "outcome    it did not help against replies that are too long (prose): before 3 of 3 failed (44% to 100%), "
+        in said
+    )
+    assert "with it 7 of 7 failed (65% to 100%)" in said
+    assert "undo       it does not hold any more" in said
+    rollback = next(each.id for each in decisions.list_(store) if each.choice["action"] == "rollback")
+    told = mynah("why", rollback).out
+    assert f"choice     take back the instruction of decision {decision}" in told
+    assert "before it  3 of 3 failed (44% to 100%)" in told
+    assert f"undo       `mynah undo {rollback}` lets what {decision} had changed hold again" in told
+    assert mynah("undo", rollback).code == 0
+    assert [each.id for each in items.active(store)] == [item]
+    listed = [each["kind"] for each in json.loads(mynah("decisions", "--json").out)]
+    assert listed == ["control", "control"]
+    everything = [each["kind"] for each in json.loads(mynah("decisions", "--all", "--json").out)]
+    assert everything == ["undone", "control", "outcome", "applied", "control"]
+    (applied,) = (each.id for each in decisions.list_(store) if each.kind == "applied")
+    assert f"belongs to {decision}: " in mynah("why", applied).out
+
+
+def test_why_tells_of_a_version_that_was_taken_back(mynah: Mynah, store: Store) -> None:
+    for number in range(20):
+        signals.record(store, fine(store, f"Fine {number}?"), SignalKind.THUMB, value=1.0)
+    unit = seed.corrected(store, "Why?", "Because it is so.", "Because.")
+    made = seed.adapter(store, b"one", [(unit, UnitUse.TRAINED)])
+    adapters.publish(store, made.id, {"passed": True, "summary": "all seven checks"})
+    for number in range(20):
+        signals.record(store, fine(store, f"Bad {number}?", adapter=made.id), SignalKind.THUMB, value=-1.0)
+    assert len(aftercare.look(store)) == 1
+    record = decisions.list_(store)[0]
+    said = mynah("why", record.id).out.splitlines()
+    assert f"about      v1 (adapter {made.id})" in said
+    assert "counted    you objected to 6 of its 6 replies (61% to 100%); usual is 9%" in said
+    assert "gate       v1 passed: all seven checks" in said
+    assert f"undo       `mynah undo {record.id}` lets v1 answer again" in said
 
 
 def test_status_tells_of_itself(mynah: Mynah, store: Store) -> None:
     decision = decide(store)
     said = mynah("status").out
     assert said.splitlines() == [
-        "3 replies looked at; not counted: 1 timeout",
+        "3 replies looked at",
+        "not counted, since they say nothing about me: 1 timeout",
         "what I am bad at",
-        "  replies are too long (prose): 3 of 3 (44% to 100%), 3 conversations",
+        "  replies that are too long (prose): 3 of 3 replies failed (44% to 100%), in 3 conversations",
         f"    trying instruction ({decision})",
         "what I have tried",
-        f"  {decision}  instruction for replies are too long (prose): trying",
+        f"  {decision}  instruction against replies that are too long (prose): being tried",
+        f"    “{SHORTER}”",
     ]
     told = json.loads(mynah("status", "--json").out)
     assert told["bad_at"][0]["signature"] == "rule/too_long/prose"

@@ -269,6 +269,7 @@ def test_long_conversation_leaves_out_its_oldest_and_says_so(home: Home) -> None
             events = ask(client, "echo " + "w" * 60, conversation=conversation)
             conversation = last(events).conversation
             left_out += [event.left_out for event in events if isinstance(event, Started)]
+            assert last(events).left_out == left_out[-1]
         assert left_out[0] == 0
         assert left_out[-1] > 0
 

@@ -301,3 +301,14 @@ def test_where_two_replies_part_late_the_preference_is_taken_at_the_parting():
     assert moved is not None
     assert float(moved[0] - moved[1]) == pytest.approx(2.0, abs=1e-4)
     assert teaching._parting(late, late.chosen, logits, 0) is None, "both begin with the same token"
+
+
+def test_likes_are_no_more_of_an_epoch_than_the_rest_and_all_get_their_turn():
+    teaching = trainer(batch=2)
+    wrong = [example(name) for name in ("a", "b", "c")]
+    liked = [example(f"liked {number}", UnitKind.THUMB_UP, chosen=None) for number in range(8)]
+    epochs = [teaching._drawn([*wrong, *liked], epoch) for epoch in range(3)]
+    assert all(len(drawn) == 6 and drawn[:3] == wrong for drawn in epochs)
+    assert {each.unit for drawn in epochs for each in drawn} == {each.unit for each in [*wrong, *liked]}
+    assert teaching._drawn(liked, 0) == liked
+    assert len(teaching._drawn([wrong[0], *liked], 0)) == 3

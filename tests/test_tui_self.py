@@ -59,8 +59,9 @@ async def test_what_waits_is_on_top_and_approved_by_a_key(service: ScriptedServi
     async with chatting(service) as chat:
         await opened(chat, "Waits for you")
         said = page(chat).splitlines()
-        assert said[:2] == [
-            "Waits for you: instruction for replies are too long (prose)",
+        assert said[:3] == [
+            "Waits for you: instruction against replies that are too long (prose)",
+            f"“{SHORTER}”",
             f"decision {decision}; A approves, D declines",
         ]
         assert "3 of 3 replies, 44% to 100%" in said

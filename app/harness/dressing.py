@@ -18,6 +18,9 @@ from store.db import Store
 from store.items import Item
 from store.types import ItemKind, Role
 
+Nearness = Callable[[Store, str, Sequence[Item]], Mapping[str, float]]
+"""Similarities of a question to memories, by their ids."""
+
 
 class Harness(StrEnum):
     """What of it a turn gets: nothing, the rules (guards and instructions), or memories as well."""
@@ -50,10 +53,10 @@ def dressed(
     count: Callable[[str], int],
     *,
     only: Sequence[str] | None = None,
-    similarity: Mapping[str, float] | None = None,
+    nearness: Nearness | None = None,
 ) -> Dressed:
     """The turns with what holds now; ``count`` tells how many tokens a text has, ``only`` names the items
-    that hold in the place of the active ones.
+    that hold in the place of the active ones. ``nearness`` is asked where there are memories and a question.
 
     Raises:
         NotFound: one that is named does not exist.
@@ -69,7 +72,9 @@ def dressed(
     rules = instructions.chosen(of[ItemKind.INSTRUCTION], instructions.BUDGET, count)
     memories: list[Item] = []
     if harness is Harness.ALL and of[ItemKind.MEMORY] and turns[-1].role is Role.USER:
-        near = recall.ranked(turns[-1].content, of[ItemKind.MEMORY], similarity)
+        asked, known = turns[-1].content, of[ItemKind.MEMORY]
+        similar = None if nearness is None else nearness(store, asked, known)
+        near = recall.ranked(asked, known, similar)
         memories = recall.within(near, recall.budget_of(window), count)
     ready = _with_memories(_with_rules(store, turns, rules), memories)
     return Dressed(ready, tuple(item.id for item in (*rules, *memories)), tuple(of[ItemKind.GUARD]))

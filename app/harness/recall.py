@@ -26,8 +26,10 @@ BUDGET = 256
 
 PREFERENCE, FACT = "preference", "fact"
 _K1, _B = 1.2, 0.75
-_SIMILAR = 0.35
-"""Cosine from which an embedding alone says that a memory is about the question."""
+_SIMILAR = 0.3
+"""Cosine from which an embedding alone says that a memory is about the question. Of 64 questions about 8 facts, words
+alone find the memory of 66 %; with this limit it is 94 %, and every fourth question about the world gets one that does
+not belong to it (tests/benchmarks/recalling.py). At 0.4 it would be 78 % and every seventh."""
 
 _WORD = re.compile(r"[^\W_]+")
 _JOINED = re.compile(r"[\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af]+")

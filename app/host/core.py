@@ -25,6 +25,7 @@ from app.host.engine import Engine
 from app.host.events import TurnEvent
 from app.host.guarding import GuardedTurn
 from app.host.jobs import AtStrength, Job, Opening, Priority, Recorder, Serve, Weights
+from app.host.nearness import Nearness
 from app.host.requests import Limits
 from app.host.runtime import Runtime
 from app.host.summaries import Prompt, Summaries
@@ -139,6 +140,8 @@ class Host:
         self._store: Store | None = None
         self._store_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         self._summaries = Summaries(runtime, engine.submit, self._later)
+        self._nearness = Nearness(runtime.encoder)
+        self._later(self._nearness.prepare)
 
     async def in_store(self, work: Callable[[Store], Answer]) -> Answer:
         """Run something on the server's database connection, in the thread that has it."""
@@ -182,6 +185,7 @@ class Host:
             context,
             lambda text: len(self.runtime.continuation(text)),
             only=ask.items,
+            nearness=self._nearness.of,
         )
         try:
             prompt = Prompt(prompt_of(self.runtime, ready.turns, reserve, ask.window))
@@ -293,6 +297,7 @@ class Host:
         """Close what this object opened; the engine and the supervisor are closed by who made them."""
         self._store_thread.submit(self._close_store).result()
         self._store_thread.shutdown()
+        self._nearness.close()
         self._activity.close()
 
     def _close_store(self) -> None:

@@ -103,9 +103,10 @@ class Token:
 class Done:
     """The reply ended, by itself, at its length or stopped: the object `mynah ask --json` prints.
 
-    ``notes``: what a guard found wrong with it and could not put right. ``usage``: prompt_tokens,
-    completion_tokens, total_tokens, cached_tokens. ``timings``: seconds ``queued``, ``prompt`` (until the prompt is
-    evaluated), ``first_token`` (from the request), ``total``; and ``tokens_per_second`` of decoding.
+    ``notes``: what a guard found wrong with it and could not put right. ``left_out``, ``summarised``: see `Started`.
+    ``usage``: prompt_tokens, completion_tokens, total_tokens, cached_tokens. ``timings``: seconds ``queued``,
+    ``prompt`` (until the prompt is evaluated), ``first_token`` (from the request), ``total``; and
+    ``tokens_per_second`` of decoding.
     """
 
     conversation: str | None
@@ -116,13 +117,16 @@ class Done:
     usage: dict[str, int]
     timings: dict[str, float]
     notes: list[str] = field(default_factory=list)
+    left_out: int = 0
+    summarised: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """As it is printed; without notes where there are none."""
+        """As it is printed; without notes where there are none, and of what was left out only where something was."""
         content = asdict(self)
-        if not self.notes:
-            del content["notes"]
-        return content
+        return {name: value for name, value in content.items() if value or name not in _ONLY_WHERE_SO}
+
+
+_ONLY_WHERE_SO = ("notes", "left_out", "summarised")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 from app.host.jobs import Sampling
 from app.host.runtime import STEPS, BrokenOff, ModelInfo
 from app.model import adapter_file, catalogue, convert, gguf_info, llama, memory
+from app.model.embedder import Embedder
 from app.model.llama import (
     ContextSettings,
     LlamaAdapter,
@@ -57,8 +58,10 @@ class LlamaRuntime:
         renderer: Renderer,
         adapters: Adapters,
         info: ModelInfo,
+        cache: Path,
     ) -> None:
         self.info = info
+        self._cache = cache
         self.model = model
         self.lane = LlamaLane(context, adapters)
         self._adapters = adapters
@@ -96,7 +99,7 @@ class LlamaRuntime:
                 engine=library_version(),
             )
             adapters = Adapters(model, gguf_info.read(served), chosen.base_hash)
-            return cls(model, context, renderer, adapters, info)
+            return cls(model, context, renderer, adapters, info, store.home.cache)
         except BaseException:
             model.close()
             raise
@@ -126,6 +129,10 @@ class LlamaRuntime:
     def piece(self, token: int) -> bytes:
         """The bytes a token adds to the text."""
         return self.model.vocab.piece(token)
+
+    def encoder(self) -> Embedder:
+        """Load the small encoder, written into the cache first where it is not there."""
+        return Embedder.load(self._cache)
 
     def close(self) -> None:
         """Free the model."""

@@ -64,6 +64,8 @@ def done_of(job: Job, version: Version, out: Produced, end: ReplyEnd) -> Done:
         end.finish_reason.value,
         end.usage,
         end.timings,
+        left_out=job.left_out,
+        summarised=job.summarised,
     )
 
 

@@ -54,6 +54,21 @@ class Sampler(Protocol):
         """Free what it holds."""
 
 
+class Encoder(Protocol):
+    """Turns texts into vectors whose products are cosines. For one thread at a time."""
+
+    name: str
+
+    def reads(self, text: str) -> bool:
+        """Whether its vectors say something of a text."""
+
+    def embed(self, text: str) -> Sequence[float]:
+        """The vector of a text, of length 1."""
+
+    def close(self) -> None:
+        """Free it."""
+
+
 class Lane(Protocol):
     """One place to compute. Belongs to one thread at a time; `interrupt` alone may be called in any."""
 
@@ -121,6 +136,9 @@ class Runtime(Protocol):
 
     def piece(self, token: int) -> bytes:
         """The bytes a token adds to the text; none for special tokens."""
+
+    def encoder(self) -> Encoder | None:
+        """Load what compares texts by meaning; None where there is no such thing. Raises MynahError."""
 
     def close(self) -> None:
         """Free the model, and its lanes."""

@@ -18,25 +18,12 @@ from textual.screen import ModalScreen
 from app.tui.background import Background, Finished
 from app.tui.pages import Line, Look, Page, line
 from app.tui.ports import ChatService
-from store.changes import Stage
 from store.errors import MynahError
-from store.selfview import Calibration, SelfView, Trial, Weakness
+from store.selfview import CAME_OF, Calibration, SelfView, Trial, Weakness
 from store.steering import Done
 
 _SHOWN = 12
 _MUTED = "$text-muted"
-_CAME_OF = {
-    Stage.WAITING: "waits for your word",
-    Stage.RUNNING: "a learning run is asked for",
-    Stage.TRYING: "being tried",
-    Stage.HELPED: "helped",
-    Stage.FAILED: "did not help",
-    Stage.DECLINED: "declined by you",
-    Stage.UNDONE: "taken back",
-    Stage.REFUSED: "refused by the gate",
-    Stage.CALLED_OFF: "came to nothing",
-    Stage.OVERTAKEN: "gone on with in a newer version",
-}
 
 
 class SelfScreen(ModalScreen[None]):
@@ -114,7 +101,9 @@ def lines(view: SelfView) -> Iterator[Line]:
             Look.NOTE, ("Frozen: nothing is changed by itself. Z lets changes be made again.", "$warning")
         )
     for trial in view.waiting:
-        yield line(Look.NOTE, ("Waits for you: ", "$accent"), f"{trial.knob} for {trial.what}")
+        yield line(Look.NOTE, ("Waits for you: ", "$accent"), f"{trial.knob} against {trial.what}")
+        if trial.says is not None:
+            yield line(Look.DETAIL, f"“{trial.says}”")
         yield line(Look.DETAIL, (f"decision {trial.decision}; A approves, D declines", _MUTED))
     yield line(Look.HEADING, "What I am bad at")
     if not view.weaknesses:
@@ -146,20 +135,22 @@ def _weakness(weakness: Weakness) -> Iterator[Line]:
 
 
 def _trial(trial: Trial) -> Iterator[Line]:
-    yield line(Look.ITEM, f"{trial.knob} for {trial.what}: ", (_CAME_OF[trial.stage], "bold"))
+    yield line(Look.ITEM, f"{trial.knob} against {trial.what}: ", (CAME_OF[trial.stage], "bold"))
     seen = ""
     if trial.before is not None and trial.after is not None:
-        seen = f"{_rate(trial.before)} before, {_rate(trial.after)} with it; "
+        seen = f"before {_rate(trial.before)}, with it {_rate(trial.after)}; "
     yield line(Look.DETAIL, (f"{seen}mynah why {trial.decision}", _MUTED))
 
 
 def _rate(count: dict[str, Any]) -> str:
-    return f"{count['failures']:.0f} of {count['steps']:.0f} failed"
+    return (
+        f"{count['failures']:.0f} of {count['steps']:.0f} failed ({count['low']:.0%} to {count['high']:.0%})"
+    )
 
 
 def _calibration(each: Calibration) -> Line:
-    times = "one change" if each.trials == 1 else f"{each.trials} changes"
+    did = round(each.helped * each.trials)
     return line(
         Look.TEXT,
-        f"{each.knob}: expected to help {each.expected:.0%} of the time, {each.helped:.0%} of {times} did",
+        f"{each.knob}: expected to help {each.expected:.0%} of the time, {did} of {each.trials} did",
     )

@@ -22,6 +22,7 @@ import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
@@ -180,6 +181,9 @@ def measure(servers: dict[str, Server], lengths: list[int], rounds: int) -> dict
 
     def note(name: str, what: str, value: float) -> None:
         found[name].setdefault(what, []).append(value)
+        # Told as it comes: on a busy machine a run may be broken off, and a pair that was measured holds.
+        sys.stderr.write(f"{name} {what} {value:.3f}\n")
+        sys.stderr.flush()
 
     number = 0
     for _ in range(rounds):

@@ -10,6 +10,7 @@ closed by hand, or at exit before the interpreter goes: contexts first, then ada
 """
 
 from app.model.llama.context import ContextSettings, LlamaContext, Logits
+from app.model.llama.embedding import EmbeddingContext, Vector
 from app.model.llama.library import BrokenOff, LlamaError, LlamaMemoryError, library_version
 from app.model.llama.model import LlamaAdapter, LlamaModel
 from app.model.llama.sampling import (
@@ -26,6 +27,7 @@ from app.model.llama.vocab import Vocab
 __all__ = [
     "BrokenOff",
     "ContextSettings",
+    "EmbeddingContext",
     "LlamaAdapter",
     "LlamaContext",
     "LlamaError",
@@ -35,6 +37,7 @@ __all__ = [
     "SampledToken",
     "Sampler",
     "SamplerSettings",
+    "Vector",
     "Vocab",
     "evaluate_prompt",
     "generate",

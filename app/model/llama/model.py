@@ -20,6 +20,7 @@ import llama_cpp
 
 from app.model import gguf_info, memory
 from app.model.llama.context import ContextSettings, LlamaContext
+from app.model.llama.embedding import EmbeddingContext
 from app.model.llama.library import LlamaError
 from app.model.llama.vocab import Vocab
 from store.errors import AdapterFileError, ModelFileError
@@ -46,6 +47,7 @@ class LlamaModel:
         self.path = path
         self.structure = threading.RLock()
         self._contexts: list[LlamaContext] = []
+        self._embedding: list[EmbeddingContext] = []
         self._adapters: list[LlamaAdapter] = []
         self.vocab = Vocab(self, llama_cpp.llama_model_get_vocab(handle))
         _open_models.add(self)
@@ -118,6 +120,13 @@ class LlamaModel:
             self._contexts.append(context)
         return context
 
+    def embedding_context(self, longest: int, threads: int = 1) -> EmbeddingContext:
+        """A context that makes vectors of texts. Raises LlamaError when there is no memory for it."""
+        with self.structure:
+            context = EmbeddingContext(self, longest, threads)
+            self._embedding.append(context)
+        return context
+
     def load_adapter(self, path: Path) -> LlamaAdapter:
         """Load a GGUF adapter. Raises AdapterFileError: missing, damaged, or of another model."""
         if not path.is_file():
@@ -149,10 +158,12 @@ class LlamaModel:
         with self.structure:
             return any(context.adapter is adapter for context in self._contexts)
 
-    def forget_context(self, context: LlamaContext) -> None:
+    def forget_context(self, context: LlamaContext | EmbeddingContext) -> None:
         """Called by a context that was closed."""
         with self.structure:
-            if context in self._contexts:
+            if isinstance(context, EmbeddingContext):
+                self._embedding.remove(context)
+            elif context in self._contexts:
                 self._contexts.remove(context)
 
     def close(self) -> None:
@@ -162,6 +173,8 @@ class LlamaModel:
                 return
             for context in list(self._contexts):
                 context.close()
+            for embedding in list(self._embedding):
+                embedding.close()
             for adapter in list(self._adapters):
                 adapter.close()
             llama_cpp.llama_model_free(self._handle)
