@@ -128,9 +128,7 @@ class ChatScreen(OpenConversationActions, Screen[None]):
             self._watch.state = HostState.ASLEEP
             if now.learning.run is not None:
                 # It never goes to sleep over a run, so it died; and nobody else looks after the learner.
-                self._tell(
-                    "The model host went away while it learned. It is started again, and so is the run."
-                )
+                self._tell("The model host went away while it learned. It is started again; the run goes on.")
                 self._watch.wake_host()
         if before is not None:
             self._announce(before, now)
