@@ -184,12 +184,14 @@ def test_a_long_conversation_in_the_real_host(home: Home, store: Store, wanted: 
         assert begun is not None
         assert begun.left_out
         assert begun.summarised == 0, "none was made before there was something to tell"
+        eventually(lambda: idle(client))
+        begun, said = started(client, "system", conversation)
         for _ in range(100):
             # A summary is asked for after the reply's end is told, so that nobody waits for it: the host may look idle.
-            eventually(lambda: idle(client))
-            begun, said = started(client, "system", conversation)
             if bool(begun.summarised) is wanted:
                 break
+            eventually(lambda: idle(client))
+            begun, said = started(client, "system", conversation)
         assert bool(begun.summarised) is wanted
         assert ("in short (it may be inexact):\nYou said: It goes on" in said.text) is wanted
         row = conversations.get_message(store, str(said.message))
