@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -34,19 +35,19 @@ def sides(seed: int) -> tuple[Tensor, Tensor]:
     return both[0], both[1]
 
 
-def full(alpha: float) -> Callable[[Tensor, Tensor], Tensor]:
+def full(alpha: float) -> Callable[[Tensor, Tensor], Any]:
     return lambda student, teacher: loss_utils.compute_full_logit_self_distillation_loss(
         student, teacher, distillation_alpha=alpha
     )
 
 
-def with_tail(student: Tensor, teacher: Tensor) -> Tensor:
+def with_tail(student: Tensor, teacher: Tensor) -> Any:
     return loss_utils.compute_topk_self_distillation_loss(
         student, teacher, distillation_topk=TOP, distillation_alpha=1.0, distillation_add_tail=True
     )
 
 
-def generalized(student: Tensor, teacher: Tensor) -> Tensor:
+def generalized(student: Tensor, teacher: Tensor) -> Any:
     """GKD's divergence at beta 0, KL(teacher ‖ student), one value for each position."""
     each = GKDTrainer.generalized_jsd_loss(student[None], teacher[None], beta=0, reduction="none")
     return each[0].sum(-1)
@@ -65,12 +66,14 @@ def generalized(student: Tensor, teacher: Tensor) -> Tensor:
 @pytest.mark.parametrize("seed", range(3))
 def test_divergences_and_their_gradients_equal_trl(ours, theirs, seed: int):
     student, teacher = sides(seed)
-    values, gradients = [], []
+    values: list[Tensor] = []
+    gradients: list[Tensor] = []
     for loss in (ours, theirs):
         moved = student.clone().requires_grad_()
         made = loss(moved, teacher)
         made.mean().backward()
         values.append(made.detach())
+        assert moved.grad is not None
         gradients.append(moved.grad)
     assert values[0].shape == (POSITIONS,)
     # With every token in the support the tail is a mass of nothing, which both sides clamp at 1e-7.
@@ -87,7 +90,7 @@ def test_the_bounded_preference_is_dpos_probability_of_being_wrong(seed: int):
     assert torch.allclose(objectives.bounded_preference(wanted, other, 0.1), 1 - torch.exp(-dpo), atol=1e-6)
 
 
-def norm(self: LlamaRMSNorm, hidden: Tensor) -> Tensor:
+def norm(self: LlamaRMSNorm, hidden: Tensor) -> Any:
     """The library's, which computes in float32 whatever it is given: too coarse for small differences."""
     return self.weight * hidden * torch.rsqrt(hidden.square().mean(-1, keepdim=True) + self.variance_epsilon)
 
@@ -149,12 +152,15 @@ def test_the_gradient_of_an_example_is_that_of_finite_differences(exact: Trainer
 
 def shifted_loss(of: Trainer, one: Example, direction: list[Tensor], step: float) -> float:
     with torch.no_grad():
-        for sign in (1.0, -1.0):
-            for parameter, way in zip(parameters(of), direction, strict=True):
-                parameter.add_(way, alpha=sign * step)
-            if sign > 0:
-                value = float(loss_of(of, one))
+        shift(of, direction, step)
+        value = float(loss_of(of, one))
+        shift(of, direction, -step)
     return value
+
+
+def shift(of: Trainer, direction: list[Tensor], step: float) -> None:
+    for parameter, way in zip(parameters(of), direction, strict=True):
+        parameter.add_(way, alpha=step)
 
 
 def test_a_steps_gradient_is_the_weighted_mean_of_its_examples_and_the_anchor(exact: Trainer):

@@ -18,10 +18,11 @@ from store.types import UnitKind, UnitState
 from store.units import Unit
 from tests.benchmarks.personas import ablated, detectors, figures, report, wording
 from tests.benchmarks.personas.people import FACTS, PEOPLE, Asked, fact, pool
-from tests.benchmarks.personas.plan import Cell, Channel, Method, cells, fits
+from tests.benchmarks.personas.plan import Cell, Channel, Method, Way, cells, fits
 from tests.benchmarks.personas.results import Results
 from tests.benchmarks.personas.trial import Learned, Reply, Trial, teach_in_turn
 from tests.benchmarks.personas.wording import Language
+from tests.benchmarks.personas.written import Memo
 
 LONG = (
     "Here are some ways to keep a plant alive. You should water it.\n\n"
@@ -419,3 +420,47 @@ def test_own_answers_pass_their_own_rule():
     assert pool("code")[0] == Asked(
         "Write a Python function that adds two numbers.", "def add(a, b):\n    return a + b"
     )
+
+
+def test_what_tells_most_comes_first_for_all_people():
+    made = cells(["brevity", "facts"], list(Method), list(Channel), [0], (16,), 16, None)
+    assert [(each.person, each.method, each.channel) for each in made[:4]] == [
+        ("brevity", Method.COMBINED, Channel.ALL),
+        ("facts", Method.COMBINED, Channel.ALL),
+        ("brevity", Method.NONE, Channel.ALL),
+        ("facts", Method.NONE, Channel.ALL),
+    ]
+    assert replace(made[0], way=Way.HOST).key != made[0].key
+
+
+def test_a_stretch_is_announced_before_it_is_asked():
+    _, pupil = outcome_of(Method.COMBINED, Channel.ALL, checkpoints=(2, 6))
+    taught = [len(each) for each in pupil.expected]
+    exempt = len(PEOPLE["brevity"].exempt)
+    assert taught == [4 + exempt, 2, 4 + exempt, 4, 4 + exempt]
+
+
+def test_what_the_bare_model_said_is_kept_for_that_model_and_prompt_alone(tmp_path):
+    path = tmp_path / "said.jsonl"
+    memo = Memo(path, "one")
+    memo.keep([1, 2], 160, [5, 6])
+    memo.keep(0.5, "ability", [7])
+    with path.open("a") as file:
+        file.write('["half')
+    again = Memo(path, "one")
+    assert (again.get(160, [5, 6]), again.get("ability", [7])) == ([1, 2], 0.5)
+    assert again.get(160, [5]) is None
+    assert again.get(80, [5, 6]) is None
+    assert Memo(path, "other").get(160, [5, 6]) is None
+
+
+def test_a_method_is_the_learners_own_only_while_it_is_applied():
+    from learner import examples, gate
+
+    before = examples.build
+    with ablated.applied(Method.BINARY, lambda: pytest.fail("TRL is not needed")):
+        assert examples.build is not before
+    assert examples.build is before
+    with ablated.applied(Method.SFT, _tokenizer):
+        assert gate.Verdict(()).passed
+    assert not gate.Verdict(()).passed

@@ -184,6 +184,7 @@ def learned_of(run: Run, seconds: float, cpu_seconds: float) -> Learned:
         len(result["used"]) + len(result["held_out"]),
         None if drift is None else drift["value"],
         [name for name, check in checks.items() if not check["passed"]],
+        {name: round(float(check["value"]), 4) for name, check in checks.items()},
     )
 
 

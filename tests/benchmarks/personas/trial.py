@@ -32,7 +32,8 @@ class Reply:
 class Learned:
     """What one round came to.
 
-    ``kl`` is the gate's drift on neutral text, None where it measured none; ``failed`` the checks that refused it.
+    ``kl`` is the gate's drift on neutral text, None where it measured none; ``failed`` the checks that refused it,
+    ``checks`` what all of them measured.
     """
 
     outcome: str
@@ -41,6 +42,7 @@ class Learned:
     units: int
     kl: float | None
     failed: list[str] = field(default_factory=list)
+    checks: dict[str, float] = field(default_factory=dict)
 
 
 class Subject(Protocol):
