@@ -119,6 +119,10 @@ def test_what_the_controller_takes_back_is_said_and_the_watch_leaves_the_rest(
 ) -> None:
     controller = Controller()
     first = learned(store, host, controller, "one")
+    for number in range(8):
+        fine(store, f"Better {number}?", adapter=first.adapter)
+    controller.look(host)
+    assert again(store, first).stage(WORDING) is Stage.HELPED
     second = learned(store, host, controller, "two")
     worse(store, second.adapter, 14)
     controller.look(host)
