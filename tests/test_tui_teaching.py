@@ -308,12 +308,13 @@ async def test_a_host_that_dies_under_a_run_is_started_again(service: ScriptedSe
     async with chatting(service, (100, 30)) as chat:
         await chat.until(lambda: chat.host_seen)
         await chat.press("ctrl+l")
+        await chat.until(lambda: runs.open_(service.store))
         assert runs.claim(service.store, 1)
         await chat.until(lambda: "preparing" in chat.seen("StatusLine"))
         before = service.host_starts
         service.up = False
         await chat.until(lambda: service.host_starts > before)
-        assert "went away while it learned" in chat.toasts
+        await chat.until(lambda: "went away while it learned" in chat.toasts)
         await chat.until(lambda: chat.host_seen)
         # Without a run it is asleep, and nobody wakes it before somebody types.
         runs.fail(service.store, runs.open_(service.store)[0].id, "x")
