@@ -257,6 +257,8 @@ def _reached(state: RunState, wanted: RunState) -> bool:
 
 
 def _teach(bench: Bench, store: Store) -> None:
+    # Words that nobody can foresee: a version that has learned the lesson gives the next one by itself, which then
+    # corrects nothing, and there is no run to kill a learner in.
     for _ in range(6):
         bench.asked += 1
         *_, done = ensure_host(bench.home).turn(
@@ -267,7 +269,7 @@ def _teach(bench: Bench, store: Store) -> None:
             store,
             str(done.message),
             SignalKind.CORRECTION,
-            text=f"A bird is an animal that flies, number {bench.asked}.",
+            text=f"Bird number {bench.asked} is called {bench.rng.randbytes(4).hex()}, and it flies.",
         )
 
 
