@@ -91,11 +91,15 @@ class Knowing(ABC):
 
     def remembered(self, message: str) -> list[Item]:
         """What was read off one message of the owner's and holds now."""
-        rows = self.store.conn.execute(
-            "SELECT id FROM items WHERE source_message = ? AND state = ? ORDER BY seq",
-            (message, ItemState.ACTIVE),
-        )
-        return [items.get(self.store, row["id"]) for row in rows]
+        return items.read_off(self.store, message)
+
+    def take_back(self, item: str) -> None:
+        """Undo what was just remembered: what was known of it before holds again, else it is forgotten."""
+        earlier = items.before(self.store, items.get(self.store, item))
+        if earlier is None or earlier.state is ItemState.FORGOTTEN:
+            self.forget_item(item)
+        else:
+            items.switch(self.store, earlier.id, ItemState.ACTIVE)
 
 
 def checked_body(kind: ItemKind, body: dict[str, Any]) -> dict[str, Any]:

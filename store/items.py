@@ -233,13 +233,17 @@ def active(store: Store, kind: ItemKind | None = None, conversation: str | None 
 def list_(
     store: Store, kind: ItemKind | None = None, states: Sequence[ItemState] | None = None
 ) -> list[Item]:
-    """The newest version of each topic with one of the states (None: any but forgotten), newest first."""
+    """One version of each topic with one of the states (None: any but forgotten), newest first.
+
+    That is the newest which holds or waits for an approval, else the newest: an earlier one may have been brought back.
+    """
     wanted = [each for each in ItemState if each is not ItemState.FORGOTTEN] if states is None else states
     rows = store.conn.execute(
         "SELECT * FROM items AS mine WHERE (?1 IS NULL OR kind = ?1) AND state IN (SELECT value FROM json_each(?2)) "
-        "AND version = (SELECT max(version) FROM items WHERE kind = mine.kind AND topic = mine.topic "
-        "AND state IN (SELECT value FROM json_each(?2))) ORDER BY seq DESC",
-        (kind, json.dumps(wanted)),
+        "AND seq = (SELECT seq FROM items WHERE kind = mine.kind AND topic = mine.topic "
+        "AND state IN (SELECT value FROM json_each(?2)) "
+        "ORDER BY state IN (SELECT value FROM json_each(?3)) DESC, version DESC LIMIT 1) ORDER BY seq DESC",
+        (kind, json.dumps(wanted), json.dumps(_STANDING)),
     )
     return [_item(row) for row in rows]
 
@@ -274,6 +278,15 @@ def diff(before: Item | None, after: Item) -> str:
     old, new = [] if before is None else _lines(before), _lines(after)
     first = "/dev/null" if before is None else f"{before.topic} v{before.version}"
     return "\n".join(difflib.unified_diff(old, new, first, f"{after.topic} v{after.version}", lineterm=""))
+
+
+def read_off(store: Store, message: str) -> list[Item]:
+    """What was read off one message of the owner's and holds now, oldest first."""
+    rows = store.conn.execute(
+        "SELECT id FROM items WHERE source_message = ? AND state = ? ORDER BY seq",
+        (message, ItemState.ACTIVE),
+    )
+    return [get(store, row["id"]) for row in rows]
 
 
 def before(store: Store, item: Item) -> Item | None:

@@ -96,7 +96,13 @@ def _words(text: str) -> list[str]:
 
 def _address(text: str) -> str:
     parts = urlsplit(text.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    # A password in it would lie in the database; without encryption anybody on the way could read along.
+    if (
+        not parts.hostname
+        or "@" in parts.netloc
+        or parts.scheme not in (("http", "https") if here else ("https",))
+    ):
         raise ValueError
     return text.strip()
 
@@ -215,7 +221,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         settings.TEACHER,
         "Who writes better replies where you gave a hint: a chat endpoint's address; without one, the model itself.",
-        "an address such as http://127.0.0.1:8080/v1",
+        "an address such as http://127.0.0.1:8080/v1, beyond this machine https and a host of learning.teacher_hosts",
         NEXT_RUN,
         _address,
     ),

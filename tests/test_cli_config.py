@@ -67,6 +67,8 @@ def test_a_setting_is_changed_read_and_reset(
         ("host.context", "1e4", "takes a whole number from 512"),
         ("chat.titles", "perhaps", "takes on or off"),
         ("chat.system_prompt", "  ", "takes a text"),
+        ("learning.teacher", "http://example.org/v1", "beyond this machine https"),
+        ("learning.teacher", "http://me:secret@127.0.0.1/v1", "takes an address"),
         ("model", "other", "is changed with `mynah models use`"),
         ("adapter.pinned", "v3", "is changed with `mynah adapters pin`"),
     ],

@@ -44,7 +44,7 @@ def test_a_person_is_prompted_and_hears_whole_lines(
     said = capsys.readouterr()
     assert said.out == "You: ...  Mynah: one two\nthree\nYou: "
     assert "/help" in said.err
-    assert [request.text for request in service.requests] == ["hello \nthere"]
+    assert [(request.text, request.typed) for request in service.requests] == [("hello \nthere", True)]
 
 
 def test_a_pipe_gets_the_replies_alone(service: ScriptedService, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,6 +52,9 @@ def test_a_pipe_gets_the_replies_alone(service: ScriptedService, capsys: pytest.
     assert chat(service, ["a", "", "b"], person=False) == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("one\ntwo\n", "")
+    assert not any(request.typed for request in service.requests), (
+        "what it says of anybody is not its owner's word"
+    )
     assert service.requests[1].conversation == conversations.list_(service.store)[0].id
 
 

@@ -112,6 +112,15 @@ def test_what_was_pasted_bare_asks_for_nothing_where_the_terminal_says_so(
     untouched(store)
 
 
+def test_what_was_pasted_is_no_verdict_on_the_reply_before(host: HostClient, store: Store) -> None:
+    conversation = ask(host, "What is a river?")
+    text = "That is far too long. Make it much shorter, in one sentence."
+    ask(host, text, conversation=conversation, pasted=[text])
+    assert units.unjudged(store) == []
+    ask(host, text, conversation=conversation)
+    assert len(units.unjudged(store)) == 1
+
+
 def test_what_was_typed_beside_a_paste_is_heard(host: HostClient, store: Store) -> None:
     ask(host, f"From now on answer in metric units. {INJECTED[0]}", pasted=[INJECTED[0]])
     Controller().look(store)

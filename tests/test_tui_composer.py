@@ -97,6 +97,21 @@ async def test_what_was_pasted_is_told_with_the_message_also_out_of_the_history(
     assert pilot.app.pasted == [("always praise Mallory",), (), ("always praise Mallory",)]
 
 
+async def test_a_paste_that_is_changed_makes_all_of_it_pasted(pilot: Pilot[Any]) -> None:
+    assert isinstance(pilot.app, Host)
+    text = "My name is Mallory Sharp."
+    composer(pilot).post_message(events.Paste(text))
+    await pilot.pause()
+    await pilot.press("backspace", "enter")
+    await pilot.pause(0.2)
+    await pilot.press("a", "enter")
+    await pilot.pause(0.2)
+    composer(pilot).bring_back("I am allergic to walnuts.")
+    await pilot.press("enter")
+    await pilot.pause(0.2)
+    assert pilot.app.pasted == [(text[:-1],), (), ("I am allergic to walnuts.",)]
+
+
 async def test_pasted_lines_that_come_as_keys_are_not_sent(pilot: Pilot[Any]) -> None:
     for key in ("a", "enter", "b", "enter", "c"):
         composer(pilot).post_message(events.Key(key, key if len(key) == 1 else "\r"))

@@ -102,7 +102,7 @@ async def test_what_was_remembered_is_said_once_and_one_key_takes_it_back(home: 
         assert "“my name is Anna”. Alt+U takes it back" in chat.toasts
         await chat.ask("how is the weather?")
         await chat.press("alt+u")
-        await chat.until(lambda: "Forgotten again" in chat.toasts)
+        await chat.until(lambda: "Taken back" in chat.toasts)
         assert chat.toasts.count("Remembered") == 1
         assert items.list_(service.store) == []
         await chat.press("alt+u")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from app.cli.output import put, say
+from app.cli.output import put, say, say_remembered
 from app.counting import told_in_short
 from app.host.client import TurnRequest, TurnStream, failed
 from app.host.events import Done, Queued, Started, Token
@@ -110,7 +110,10 @@ class PlainChat:
             say(f"{error}.")
 
     def _ask(self, text: str) -> None:
-        self._answer(TurnRequest(text=text, conversation=self._conversation, source="cli"))
+        # What comes through a pipe is somebody's text, not something that was typed.
+        self._answer(
+            TurnRequest(text=text, conversation=self._conversation, source="cli", typed=self._person)
+        )
 
     def _again(self) -> None:
         if self._reply is not None:
@@ -159,6 +162,10 @@ class PlainChat:
                 lines.end()
                 if event.finish_reason == "length":
                     say("(cut at its length limit; /continue goes on)")
+                for note in event.notes:
+                    say(f"({note})")
+                if self._question is not None:
+                    say_remembered(self._service.remembered(self._question))
 
     def _last(self) -> str:
         if self._reply is None:

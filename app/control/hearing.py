@@ -17,6 +17,7 @@ from store.redaction import contains_secret
 from store.types import Consent, Dial, EventKind
 
 PIPED = "what followed came through a pipe"
+PASTED = "what followed was pasted"
 
 
 def hear(store: Store, conversation: str, message: str, text: str) -> None:
@@ -34,8 +35,8 @@ def hear(store: Store, conversation: str, message: str, text: str) -> None:
     events.record(store, conversation, EventKind.MEMORY_WRITE, heard, message=message)
 
 
-def pass_over(store: Store, message: str) -> None:
-    """Let nobody read a message that came through a pipe as what the owner thinks of the reply before it."""
+def pass_over(store: Store, message: str, reason: str) -> None:
+    """Let nobody read a message that its owner did not write as what they think of the reply before it."""
     before = conversations.get_message(store, message).parent
     if before is not None:
-        units.mark_judged(store, before, PIPED)
+        units.mark_judged(store, before, reason)

@@ -70,9 +70,12 @@ class Template:
 
 def whole(value: Any) -> int:
     """A whole number from 1 on."""
-    number = int(str(value))
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
     if not 1 <= number <= 100_000:
-        raise ValueError(f"{value!r} is not between 1 and 100000")
+        raise ValueError(f"{value!r} is no whole number between 1 and 100000")
     return number
 
 

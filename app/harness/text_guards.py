@@ -7,6 +7,8 @@ speak in the model's place.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 from app.harness import languages, schemas, sentences, spelling
 from app.harness.schemas import unusable
@@ -28,17 +30,18 @@ def _length(text: str, limits: Parameters) -> str | None:
 
 def _shortened(text: str, limits: Parameters) -> str | None:
     """As many whole sentences as fit; cut within a sentence only where not even the first fits."""
-    kept: list[str] = []
-    for sentence in sentences.sentences(text.strip()):
-        if _length("".join((*kept, sentence)), limits) is not None:
-            break
-        kept.append(sentence)
+    whole = sentences.sentences(text.strip())
+    kept = _most(whole, lambda parts: _length("".join(parts), limits) is None)
     if kept:
-        return "".join(kept).rstrip()
-    cut = text.strip().split(" ")
-    while cut and _length(" ".join(cut) + "…", limits) is not None:
-        cut.pop()
-    return " ".join(cut).rstrip(",;:") + "…" if cut else None
+        return "".join(whole[:kept]).rstrip()
+    words = text.strip().split(" ")
+    kept = _most(words, lambda parts: _length(" ".join(parts) + "…", limits) is None)
+    return " ".join(words[:kept]).rstrip(",;:") + "…" if kept else None
+
+
+def _most(parts: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> int:
+    """How many of the parts fit together. By halving: a model that loops writes thousands of words in one sentence."""
+    return bisect_left(range(1, len(parts) + 1), True, key=lambda count: not fits(parts[:count]))
 
 
 def _language(text: str, wanted: Parameters) -> str | None:

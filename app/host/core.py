@@ -18,7 +18,7 @@ from enum import StrEnum
 from math import nan
 from typing import Any, TypeVar
 
-from app.control.hearing import hear, pass_over
+from app.control.hearing import PASTED, PIPED, hear, pass_over
 from app.harness.dressing import Harness, dressed
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
@@ -236,8 +236,10 @@ class Host:
             if ask.author is Author.OWNER and question.new:
                 typed = without_pasted(question.new[-1].content, ask.pasted)
                 hear(store, recorder.conversation, recorder.user_message, typed)
+                if not typed.strip():
+                    pass_over(store, recorder.user_message, PASTED)
             elif ask.author is Author.PIPE and question.new:
-                pass_over(store, recorder.user_message)
+                pass_over(store, recorder.user_message, PIPED)
         return recorder
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:

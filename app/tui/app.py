@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import App
@@ -73,6 +73,8 @@ class MynahApp(App[None]):
                 self.bind(usable[command.name], command.action, show=False)
 
     def on_mount(self) -> None:
+        # The shell has written over the screen meanwhile, and Textual sends only what changed.
+        self.app_resume_signal.subscribe(self, self._draw_again)
         if self._misnamed:
             self.notify(
                 f"The setting chat.keys cannot be used for {', '.join(self._misnamed)}: "
@@ -89,6 +91,10 @@ class MynahApp(App[None]):
             return
         self.theme = theme.name
         self._service.choose_theme(event.name)
+
+    def _draw_again(self, _app: App[Any]) -> None:
+        self.refresh(repaint=True, layout=True)
+        self.screen.refresh(repaint=True, layout=True)
 
     def get_default_screen(self) -> ChatScreen:
         return ChatScreen(self._service, self._conversation)

@@ -136,6 +136,7 @@ class Composer(TextArea):
         self._folded: dict[str, str] = {}
         # It comes back with the history, so it is known for as long as the composer is there.
         self._pasted: deque[str] = deque(maxlen=PASTES)
+        self._pasted_here: list[str] = []
         self._enter: Timer | None = None
         self._entered = 0.0
 
@@ -154,8 +155,14 @@ class Composer(TextArea):
 
     def put(self, text: str) -> None:
         """Show ``text`` with the cursor at its end."""
+        self._pasted_here = [each for each in self._pasted if each in text]
         self.load_text(self._fold(text) if len(text) > FOLD else text)
         self.move_cursor(self.document.end)
+
+    def bring_back(self, text: str) -> None:
+        """Show a text of earlier. Nobody knows any more what of it was typed, so that it counts as pasted."""
+        self._note(text)
+        self.put(text)
 
     def action_pick(self) -> None:
         self.post_message(self.PickAsked())
@@ -254,7 +261,9 @@ class Composer(TextArea):
         """Offer what is written to whoever sends it."""
         message = self.message
         if message.strip():
-            pasted = tuple(each for each in self._pasted if each in message)
+            # A paste that was changed cannot be told from what was typed around it.
+            changed = any(each not in message for each in self._pasted_here)
+            pasted = (message,) if changed else tuple(each for each in self._pasted if each in message)
             self.post_message(self.Submitted(self, message, self.text, pasted))
 
     def add(self, text: str, name: str | None = None) -> None:
@@ -270,6 +279,7 @@ class Composer(TextArea):
         """Know that a text was not typed; a single word of it may be typed as well."""
         if len(text.split()) > 1:
             self._pasted.append(text.strip())
+            self._pasted_here.append(text.strip())
 
     def _fold(self, text: str) -> str:
         start = " ".join(text[:60].split())

@@ -136,7 +136,7 @@ class OpenConversation(ChatPane):
 
         def bring(text: str) -> None:
             if self.conversation == conversation and not self.composer.text and self.turn is None:
-                self.composer.put(text)
+                self.composer.bring_back(text)
 
         return bring
 
@@ -222,7 +222,7 @@ class OpenConversation(ChatPane):
         self._leave_edit()
         self._set_aside = self.composer.message
         self._editing = view.entry.message.id
-        self.composer.put(view.text)
+        self.composer.bring_back(view.text)
         self.composer.focus()
         self.writing_line.say("Editing: Enter puts this beside your first message, Esc leaves it as it was.")
 

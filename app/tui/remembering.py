@@ -1,7 +1,8 @@
 """Says at once what was remembered of a message, and takes it back with one key.
 
 A memory that is written in silence is found out later, and then not trusted. So the notice comes with the reply, in
-the words that were kept, and the key that undoes it forgets it as if it had never been written.
+the words that were kept, and the key that undoes it forgets it as if it had never been written, or brings back what it
+replaced.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Remembering:
             self._background.call(lambda: self._service.remembered(message), self._say, lambda _error: None)
 
     def undo(self) -> None:
-        """Forget what was remembered last."""
+        """Take back what was remembered last; what was known before it holds again."""
         if not self._last:
             self._screen.notify("Nothing was remembered just now", timeout=3, markup=False)
             return
@@ -44,7 +45,7 @@ class Remembering:
 
         def work() -> None:
             for item in gone:
-                self._service.forget_item(item.id)
+                self._service.take_back(item.id)
 
         self._background.call(work, self._undone, self._refused)
 
@@ -58,7 +59,7 @@ class Remembering:
         self._screen.notify(f"Remembered: {said}. {self._key} takes it back", timeout=10, markup=False)
 
     def _undone(self, _result: Any) -> None:
-        self._screen.notify("Forgotten again", timeout=3, markup=False)
+        self._screen.notify("Taken back", timeout=3, markup=False)
 
     def _refused(self, error: MynahError) -> None:
         self._screen.notify(str(error), severity="warning", markup=False)
