@@ -11,11 +11,9 @@ with its reason; units go on waiting. No redirect is followed, so nothing goes w
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +23,7 @@ from learner import checks, hints
 from learner.examples import Example, correction_target, with_hint
 from learner.taught import Taught
 from store import decisions, settings
+from store.addresses import is_loopback
 from store.db import Store
 from store.errors import LearnerError, UsageError
 from store.units import Unit
@@ -78,7 +77,7 @@ def endpoint_of(url: str, model: str, allowed: Sequence[str]) -> Endpoint:
     host = (parts.hostname or "").lower()
     if parts.scheme not in ("http", "https") or not host or parts.username is not None:
         raise UsageError(f"{url!r} is no address of a teacher: it is like http://127.0.0.1:8080/v1")
-    if not _loopback(host):
+    if not is_loopback(host):
         if host not in {name.lower() for name in allowed}:
             raise UsageError(
                 f"the teacher at {host} is not on this machine: `mynah config set {settings.TEACHER_HOSTS} {host}` "
@@ -212,9 +211,3 @@ def _broken(endpoint: Endpoint, why: str) -> LearnerError:
         f"the teacher at {endpoint.place} does not answer ({why}): start it, or "
         f"`mynah config unset {settings.TEACHER}` to learn without it"
     )
-
-
-def _loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"

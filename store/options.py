@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from store import settings
+from store.addresses import is_loopback
 from store.db import Store
 from store.errors import NotFound, UsageError
 
@@ -96,13 +97,10 @@ def _words(text: str) -> list[str]:
 
 def _address(text: str) -> str:
     parts = urlsplit(text.strip())
-    here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not parts.hostname or parts.scheme not in ("http", "https"):
+        raise ValueError
     # A password in it would lie in the database; without encryption anybody on the way could read along.
-    if (
-        not parts.hostname
-        or "@" in parts.netloc
-        or parts.scheme not in (("http", "https") if here else ("https",))
-    ):
+    if "@" in parts.netloc or (parts.scheme == "http" and not is_loopback(parts.hostname)):
         raise ValueError
     return text.strip()
 

@@ -19,8 +19,9 @@ from starlette.types import Receive, Scope, Send
 
 from app.host import lifecycle
 from app.host.client import HostClient
-from app.host.door import Access, Door, is_loopback
+from app.host.door import Access, Door
 from app.host.lifecycle import KEY_VARIABLE, Options, key_of
+from store.addresses import is_loopback
 from store.errors import UsageError
 from store.home import Home
 from tests.endpoint_helpers import answered, chat_body, module_host, openai_client, raw

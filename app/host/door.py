@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.host.core import Host
 from app.host.openai_wire import error_body
 from app.host.requests import FieldError, mapping
+from store.addresses import is_loopback
 from store.errors import DiskFull, HostUnavailable, MynahError, NotFound
 
 MAX_BODY = 16 * 1024 * 1024
@@ -116,14 +116,6 @@ class Door:
 def _same(given: str, wanted: str) -> bool:
     """Equal, in a time that tells nothing; an empty key opens nothing."""
     return bool(wanted) and hmac.compare_digest(given.encode(), wanted.encode())
-
-
-def is_loopback(name: str) -> bool:
-    """Whether an address is reached from this machine alone."""
-    try:
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _names_this_machine(address: str) -> bool:

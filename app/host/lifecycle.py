@@ -29,12 +29,13 @@ import uvicorn
 from app import __version__
 from app.host.client import Endpoint
 from app.host.core import Host
-from app.host.door import Access, is_loopback
+from app.host.door import Access
 from app.host.engine import Engine
 from app.host.runtime import Runtime
 from app.host.server import application
 from app.host.supervisor import LEARNER_COMMAND, Supervisor
 from store import consent, conversations, discreet, ids, settings
+from store.addresses import is_loopback
 from store.db import Store
 from store.errors import HomeError, HomeLocked, Interrupted, MynahError, UsageError
 from store.home import PRIVATE_FILE, Home, locked

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import hashlib
 import http.client
-import ipaddress
 import json
 import os
 import re
@@ -30,6 +29,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from app.model import gguf_info
+from store.addresses import is_loopback
 from store.errors import DiskFull, HomeError, Interrupted, ModelFileError, MynahError, UsageError
 from store.files import force_to_disk
 
@@ -126,14 +126,8 @@ def check_url(url: str) -> None:
     parts = urlsplit(url)
     if not parts.hostname or parts.scheme not in ("https", "http"):
         raise UsageError(f"{url!r} is no address of a file: it begins with https://")
-    if parts.scheme == "http" and not _loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise UsageError(f"{url} is not encrypted on its way: give its https address")
-
-
-def _loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 @contextmanager
