@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from app.control.step import Controller
-from app.tui.pages import Page
 from app.tui.self_screen import SelfScreen
 from store import decisions, items, settings
 from store.db import Store
 from store.home import Home
 from tests.people import disliked
 from tests.scripted_service import ScriptedService
-from tests.tui_pilot import Chat, chatting
+from tests.tui_pilot import Chat, chatting, page
 
 SHORTER = "Answer in one or two short sentences."
 
@@ -24,11 +23,6 @@ def service(home: Home) -> Iterator[ScriptedService]:
     scripted = ScriptedService(home)
     yield scripted
     scripted.close()
-
-
-def page(chat: Chat) -> str:
-    found = chat.app.screen.query(Page)
-    return found.first().text if found else ""
 
 
 async def opened(chat: Chat, words: str) -> None:

@@ -10,13 +10,12 @@ from textual.widgets import Static
 from app.tui import diffing
 from app.tui.correction import CorrectionDialog
 from app.tui.dialogs import Editor
-from app.tui.pages import Page
 from app.tui.story_screen import StoryScreen
 from store import signals, units
 from store.home import Home
 from store.types import SignalKind, SignalSource, UnitState
 from tests.scripted_service import ScriptedService
-from tests.tui_pilot import Chat, chatting
+from tests.tui_pilot import Chat, chatting, page
 
 
 @pytest.fixture
@@ -24,11 +23,6 @@ def service(home: Home) -> Iterator[ScriptedService]:
     scripted = ScriptedService(home)
     yield scripted
     scripted.close()
-
-
-def page(chat: Chat) -> str:
-    found = chat.app.screen.query(Page)
-    return found.first().text if found else ""
 
 
 async def opened(chat: Chat, conversation: str) -> None:

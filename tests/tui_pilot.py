@@ -13,6 +13,7 @@ from app.tui.app import MynahApp
 from app.tui.chat_screen import ChatScreen
 from app.tui.chat_view import ChatView
 from app.tui.composer import Composer
+from app.tui.pages import Page
 from app.tui.transcript import ReplyView, Transcript
 from tests.scripted_service import ScriptedService
 
@@ -90,6 +91,12 @@ class Chat:
     async def settled(self) -> None:
         """Wait until the last reply is shown as it is stored."""
         await self.until(lambda: self.view.turn is None and self.replies and self.replies[-1].entry)
+
+
+def page(chat: Chat) -> str:
+    """The text of the page that is open over the chat, if there is one."""
+    found = chat.app.screen.query(Page)
+    return found.first().text if found else ""
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from textual.widgets import OptionList, TabbedContent, TabPane
 
 from app.service import AdapterDetail, Snapshot
 from app.tui import lineage, timeline_words
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.compare import CompareView
 from app.tui.key_line import Key, KeyLine
 from app.tui.pages import Page
@@ -122,10 +122,6 @@ class AdaptersScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < STACKED, "-narrow")
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     # The chosen version
 

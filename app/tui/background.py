@@ -11,25 +11,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
-from textual.message import Message
 from textual.message_pump import MessagePump
 
 from store.errors import MynahError
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Finished(Message):
-    """A piece of work ended; ``deliver`` gives its result, or its failure, to whoever asked, on the UI loop."""
-
-    deliver: Callable[[], None]
 
 
 class Background:
@@ -67,10 +57,19 @@ class Background:
         try:
             result = work()
         except MynahError as error:
-            self._owner.post_message(Finished(partial(failed, error)))
+            self._deliver(failed, error)
         except Exception as error:
             _logger.exception("the chat failed in the background")
             wrapped = MynahError(f"something failed inside the chat ({type(error).__name__}: {error})")
-            self._owner.post_message(Finished(partial(failed, wrapped)))
+            self._deliver(failed, wrapped)
         else:
-            self._owner.post_message(Finished(partial(then, result)))
+            self._deliver(then, result)
+
+    def _deliver(self, to: Callable[[T], None], what: T) -> None:
+        """Post it to the owner, on whose loop it is given to who asked."""
+
+        def give() -> None:
+            # Without its result: Textual would wait for one, such as the screen's own dismissal, in the middle of it.
+            to(what)
+
+        self._owner.call_later(give)

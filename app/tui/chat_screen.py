@@ -22,7 +22,7 @@ from textual.widgets import TextArea
 
 from app.service import Snapshot
 from app.tui import wording
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.chat_view import ChatView
 from app.tui.choice_bar import Choice, ChoiceBar
 from app.tui.copying import Copying
@@ -112,10 +112,6 @@ class ChatScreen(OpenConversationActions, Screen[None]):
         return self.query_one(Sidebar)
 
     # What goes on by itself
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     @on(Seen)
     def _seen(self, event: Seen) -> None:

@@ -14,7 +14,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from app.tui import wording
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.ports import ChatService
 from store.errors import MynahError
 from store.types import Consent, Dial
@@ -58,10 +58,6 @@ class DialsScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
         self._background.call(lambda: self._service.consent(self._conversation), self._show, self._refused)
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:

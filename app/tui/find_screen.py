@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 
 from app.service import ThreadMessage
 from app.tui import wording
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.pages import Line, Look, Page, line
 from app.tui.ports import ChatService
 from store import finding
@@ -81,10 +81,6 @@ class FindScreen(ModalScreen[Hit | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < ROOMY, "-narrow")
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -14,7 +13,7 @@ from textual.widgets import Static
 
 from app.counting import counted
 from app.tui import wording
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.pages import Line, Look, Page, line
 from app.tui.ports import ChatService
 from store.errors import MynahError
@@ -48,10 +47,6 @@ class ForgetScreen(ModalScreen[bool]):
         self.query_one(Page).focus()
         self._page([line(Look.NOTE, "looking what this will undo…")])
         self._background.call(self._look, self._show, self._refused)
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     def _look(self) -> list[Line]:
         preview = self._service.forget_preview(Scope.CONVERSATION, self._conversation)

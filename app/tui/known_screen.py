@@ -19,7 +19,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from app.tui import wording
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.dialogs import EditDialog, LineDialog
 from app.tui.ports import ChatService
 from store.errors import MynahError
@@ -58,10 +58,6 @@ class KnownScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
         self._read()
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     @on(OptionList.OptionHighlighted)
     def _moved(self, event: OptionList.OptionHighlighted) -> None:

@@ -21,7 +21,7 @@ from textual.widgets.option_list import Option
 from app import model_words
 from app.models import Choice, Fit, Machine, Place, Running
 from app.tui import wording
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.dialogs import LineDialog
 from app.tui.ports import ChatService
 from app.tui.pulls import Pulls
@@ -80,10 +80,6 @@ class ModelsScreen(ModalScreen[None]):
         self.query_one(OptionList).focus()
         self._look()
         self.set_interval(LOOK_SECONDS, self._look)
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     def _look(self) -> None:
         """Follow a pull, and read the list again once it may have changed."""

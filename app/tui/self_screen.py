@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.pages import Line, Look, Page, line
 from app.tui.ports import ChatService
 from store.errors import MynahError
@@ -51,10 +50,6 @@ class SelfScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self.query_one(Page).focus()
         self._load()
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     def action_approve(self) -> None:
         """Agree to what waits longest."""

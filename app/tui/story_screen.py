@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -13,7 +12,7 @@ from textual.screen import ModalScreen
 
 from app.service import Receipt
 from app.tui import story_words
-from app.tui.background import Background, Finished
+from app.tui.background import Background
 from app.tui.pages import Page
 from app.tui.ports import ChatService
 from store.errors import MynahError
@@ -44,10 +43,6 @@ class StoryScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self.query_one(Page).focus()
         self._load()
-
-    @on(Finished)
-    def _finished(self, event: Finished) -> None:
-        event.deliver()
 
     def action_flip(self) -> None:
         """Say that the rules were wrong, or right after all."""
