@@ -53,9 +53,9 @@ LEFT: list[tuple[Item, str]] = [
     (guard("json_schema", schema=SCHEMA), '{"n": 0}'),
     (guard("code_only"), "print(1)"),
     (guard("arguments", tool="t", schema=SCHEMA), CALL % '{"m": 3}'),
-    (guard("path_inside", root="/work/space"), CALL % '{"path": "a/../../secret"}'),
-    (guard("path_inside", root="/work/space"), CALL % '{"deep": [{"file": "/etc/passwd"}]}'),
-    (guard("path_inside", root="/work/space"), CALL % '{"path": "~/x"}'),
+    (guard("path_inside", root="/home/ada/notes"), CALL % '{"path": "a/../../secret"}'),
+    (guard("path_inside", root="/home/ada/notes"), CALL % '{"deep": [{"file": "/etc/passwd"}]}'),
+    (guard("path_inside", root="/home/ada/notes"), CALL % '{"path": "~/x"}'),
 ]
 
 BROKEN = [(item, text) for item, text, _ in REPAIRED] + LEFT
@@ -71,7 +71,7 @@ PASSED: list[tuple[Item, str]] = [
     (guard("spelling", variant="british"), "A surprise at the theatre: `color`."),
     (guard("json_schema", schema=SCHEMA), '{"n": 3, "more": true}'),
     (guard("arguments", tool="t", schema=SCHEMA), '<tool_call>{"name": "u", "arguments": {}}</tool_call>'),
-    (guard("path_inside", root="/work/space"), CALL % '{"path": "a/b.txt", "url": "https://x.org/../y"}'),
+    (guard("path_inside", root="/home/ada/notes"), CALL % '{"path": "a/b.txt", "url": "https://x.org/../y"}'),
 ]
 
 

@@ -176,6 +176,17 @@ def test_what_was_wrong_with_a_reply_is_said_again_whenever_it_is_shown(
     service.close()
 
 
+def test_the_end_of_a_reply_tells_what_was_remembered_of_its_question(host: HostClient, store: Store) -> None:
+    done = ask(host, "my name is Anna")
+    (item,) = items.active(store)
+    assert done.remembered == [{"id": item.id, "text": "my name is Anna"}]
+    assert done.as_json()["remembered"] == done.remembered
+    assert "remembered" not in ask(host, "my name is Anna").as_json(), "it is known already"
+    *_, piped = host.turn(TurnRequest(text="my name is Mallory", typed=False))
+    assert isinstance(piped, Done)
+    assert piped.remembered == []
+
+
 def test_every_attempt_and_every_dressed_prompt_replays(home: Home, host: HostClient, store: Store) -> None:
     memory(store, "name", "my name is Anna")
     guard(store, "must_contain", text="fine")

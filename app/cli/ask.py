@@ -6,7 +6,6 @@ The only imports are click and the host's client: a question to a running host p
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 import click
@@ -15,7 +14,7 @@ from app.cli.output import finite, json_option, put, put_json, say, say_remember
 from app.counting import told_in_short
 from app.host.client import TurnRequest, TurnStream, ensure_host, failed, running_host
 from app.host.events import Done, Queued, Started, Token
-from store.errors import MynahError, NotFound, UsageError
+from store.errors import MynahError, UsageError
 from store.home import Home
 
 
@@ -82,21 +81,6 @@ def ask(
         put_json(done.as_json())
     else:
         _how_to_go_on(done)
-        _say_remembered(home, done)
-
-
-def _say_remembered(home: Home, done: Done) -> None:
-    """Tell what was read off the question, as the chat does."""
-    if done.message is None or done.conversation is None:
-        return
-    from store import conversations, items
-    from store.db import Store
-
-    # Another program may have deleted it in the meantime.
-    with Store.open(home) as store, suppress(NotFound):
-        question = conversations.get_message(store, done.message).parent
-        if question is not None:
-            say_remembered(items.read_off(store, question))
 
 
 def _full_id(home: Home, prefix: str) -> str:
@@ -150,3 +134,4 @@ def _how_to_go_on(done: Done) -> None:
         say("(the reply was stopped before its end)")
     if done.conversation is not None:
         say(f"(go on: mynah ask -c {done.conversation} …   teach: mynah correct {done.message} …)")
+    say_remembered(done.remembered)

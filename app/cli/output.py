@@ -12,16 +12,13 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from store.errors import UsageError
-
-if TYPE_CHECKING:
-    from store.items import Item
 
 # C0 without newline and tab, DEL, C1, and the marks that turn the direction of the text around.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -34,10 +31,11 @@ def say(message: str) -> None:
     click.echo(shown(message, sys.stderr.isatty()), err=True)
 
 
-def say_remembered(items: Sequence[Item]) -> None:
-    """What was read off the owner's message, with the command that undoes it."""
+def say_remembered(items: Iterable[Mapping[str, str]]) -> None:
+    """What was read off the owner's message (``id``, ``text``), with the command that undoes it."""
     for item in items:
-        say(f"(remembered: “{' '.join(item.text.split())}”; `mynah memory forget {item.id}` takes it back)")
+        text = " ".join(item["text"].split())
+        say(f"(remembered: “{text}”; `mynah memory forget {item['id']}` takes it back)")
 
 
 def put(text: str, *, newline: bool = True) -> None:

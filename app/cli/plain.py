@@ -164,8 +164,7 @@ class PlainChat:
                     say("(cut at its length limit; /continue goes on)")
                 for note in event.notes:
                     say(f"({note})")
-                if self._question is not None:
-                    say_remembered(self._service.remembered(self._question))
+                say_remembered(event.remembered)
 
     def _last(self) -> str:
         if self._reply is None:

@@ -13,6 +13,7 @@ from store import asked, consent, conversations, events, settings, steering, uni
 from store.control import Approval
 from store.db import Store
 from store.events import Content
+from store.items import Item
 from store.redaction import contains_secret
 from store.types import Consent, Dial, EventKind
 
@@ -20,19 +21,23 @@ PIPED = "what followed came through a pipe"
 PASTED = "what followed was pasted"
 
 
-def hear(store: Store, conversation: str, message: str, text: str) -> None:
-    """Take in what a message that the owner typed asks for or states; ``text`` without what was pasted into it."""
+def hear(store: Store, conversation: str, message: str, text: str) -> list[Item]:
+    """Take in what a message that the owner typed asks for or states; ``text`` without what was pasted into it.
+
+    Returns what is remembered of it from now on.
+    """
     by_itself = settings.get(store, settings.APPROVE_MEMORY) == Approval.AUTOMATIC and not steering.frozen(
         store
     )
     written = remember(store, conversation, message, text) if by_itself else []
     request = asked.standing(text)
     if request is None or (written and request.reading.signature.cause.of_facts):
-        return
+        return written
     if consent.of(store, conversation)[Dial.MEMORY] is not Consent.ALLOW or contains_secret(text):
-        return
+        return written
     heard = Content(action={asked.NOTED: list(request.span), asked.ABOUT: request.reading.signature.key})
     events.record(store, conversation, EventKind.MEMORY_WRITE, heard, message=message)
+    return written
 
 
 def pass_over(store: Store, message: str, reason: str) -> None:

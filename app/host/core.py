@@ -22,7 +22,7 @@ from app.control.hearing import PASTED, PIPED, hear, pass_over
 from app.harness.dressing import Harness, dressed
 from app.host.capture import Incognito, Question, save
 from app.host.engine import Engine
-from app.host.events import TurnEvent
+from app.host.events import Done, TurnEvent
 from app.host.guarding import GuardedTurn
 from app.host.jobs import AtStrength, Job, Opening, Priority, Recorder, Serve, Weights
 from app.host.nearness import Nearness
@@ -36,6 +36,7 @@ from store.activity import Activity
 from store.db import Store
 from store.errors import ContextOverflow
 from store.home import Home
+from store.items import Item
 from store.voice import without_pasted
 
 log = logging.getLogger("mynah.host")
@@ -116,6 +117,16 @@ def _weights(store: Store, asked: Weights, question: Question) -> Weights:
         return asked
     own = strengths.of(store, question.conversation)
     return asked if own is None else AtStrength(own)
+
+
+def _telling(remembered: Sequence[Item], sink: Callable[[TurnEvent], None]) -> Callable[[TurnEvent], None]:
+    """A sink that tells, with the end of the reply, what was remembered of the question."""
+    told = [{"id": item.id, "text": item.text} for item in remembered]
+
+    def hear_end(event: TurnEvent) -> None:
+        sink(replace(event, remembered=told) if isinstance(event, Done) else event)
+
+    return hear_end
 
 
 def _logged(done: Future[Any]) -> None:
@@ -202,7 +213,10 @@ class Host:
         fitted = prompt.fitted
         if opening is not None:
             question = replace(question, opening=opening)
-        recorder: Recorder = Incognito() if ask.keep is Keep.INCOGNITO else self._saved(store, ask, question)
+        recorder: Recorder = Incognito()
+        if ask.keep is not Keep.INCOGNITO:
+            recorder, remembered = self._saved(store, ask, question)
+            sink = _telling(remembered, sink) if remembered else sink
         job = Job(
             id=ids.new_id("j"),
             client=ask.client,
@@ -229,18 +243,19 @@ class Host:
         return turn.over(job, ready.guards)
 
     @staticmethod
-    def _saved(store: Store, ask: Ask, question: Question) -> Recorder:
+    def _saved(store: Store, ask: Ask, question: Question) -> tuple[Recorder, list[Item]]:
         """Save a question, and write down what its owner states in it."""
+        remembered: list[Item] = []
         with store.write():
             recorder = save(store, question)
             if ask.author is Author.OWNER and question.new:
                 typed = without_pasted(question.new[-1].content, ask.pasted)
-                hear(store, recorder.conversation, recorder.user_message, typed)
+                remembered = hear(store, recorder.conversation, recorder.user_message, typed)
                 if not typed.strip():
                     pass_over(store, recorder.user_message, PASTED)
             elif ask.author is Author.PIPE and question.new:
                 pass_over(store, recorder.user_message, PIPED)
-        return recorder
+        return recorder, remembered
 
     def _tokens_of(self, opening: Opening | None) -> Opening | None:
         """The tokens a reply begins with: as they were sampled, else (imported, or its host died) those of its text."""

@@ -105,6 +105,7 @@ class Done:
     """The reply ended, by itself, at its length or stopped: the object `mynah ask --json` prints.
 
     ``notes``: what a guard found wrong with it and could not put right. ``left_out``, ``summarised``: see `Started`.
+    ``remembered``: ``id`` and ``text`` of what is known of the owner from now on, because of this question.
     ``usage``: prompt_tokens, completion_tokens, total_tokens, cached_tokens. ``timings``: seconds ``queued``,
     ``prompt`` (until the prompt is evaluated), ``first_token`` (from the request), ``total``; and
     ``tokens_per_second`` of decoding.
@@ -120,14 +121,15 @@ class Done:
     notes: list[str] = field(default_factory=list)
     left_out: int = 0
     summarised: int = 0
+    remembered: list[dict[str, str]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """As it is printed; without notes where there are none, and of what was left out only where something was."""
+        """As it is printed; of notes, of what was left out and what is remembered only where there is some."""
         content = asdict(self)
         return {name: value for name, value in content.items() if value or name not in _ONLY_WHERE_SO}
 
 
-_ONLY_WHERE_SO = ("notes", "left_out", "summarised")
+_ONLY_WHERE_SO = ("notes", "left_out", "summarised", "remembered")
 
 
 @dataclass(frozen=True)

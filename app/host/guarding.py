@@ -106,7 +106,7 @@ class GuardedTurn:
     def _done(self, done: Done) -> None:
         judged = self._recorder.judged
         violations = [] if judged is None else judged.violations
-        if violations and self._recorder.retries < self._most and self._again(judged):
+        if judged is not None and violations and self._recorder.retries < self._most and self._again(judged):
             return
         text = done.text if judged is None else judged.text
         notes = [guards.note(violations)] if violations else []
@@ -114,9 +114,8 @@ class GuardedTurn:
             self._sink(Token(text))
         self._sink(replace(done, text=text, notes=notes))
 
-    def _again(self, judged: Judged | None) -> bool:
+    def _again(self, judged: Judged) -> bool:
         """Ask once more, with what is wrong; False where that cannot be."""
-        assert judged is not None
         assert self._job is not None
         before, recorder = self._job, self._recorder
         if before.cancelled.is_set():
