@@ -160,6 +160,7 @@ class LlamaContext:
         with self.model.structure if self._will_reserve else nullcontext():
             status = llama_cpp.llama_decode(handle, batch)
         if status == _BROKEN_OFF and self._given_way is not None:
+            self._take_back(rows)
             status = self._decode_again(self._given_way)
         if status == _BROKEN_OFF:
             raise BrokenOff("the evaluation was broken off")
@@ -191,6 +192,15 @@ class LlamaContext:
 
     def _break_off_at(self, address: int) -> None:
         llama_cpp.llama_set_abort_callback(self.handle, _ASKED, ctypes.c_void_p(address))
+
+    def _take_back(self, rows: Sequence[Row]) -> None:
+        """Empty the places of rows again: some may be filled.
+
+        llama.cpp evaluates sequences whose numbers have a gap, as where one of several replies has ended, in several
+        steps. It takes back only the one that was broken off, and refuses rows whose places are taken (code -1).
+        """
+        for row in rows:
+            self.truncate(row.seq, row.position)
 
     def _decode_again(self, given_way: _GivenWay) -> int:
         given_way.wait()
