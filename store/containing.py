@@ -8,7 +8,7 @@ begins, and these have indexes of their own. Korean and Chinese words are often 
 messages one.
 
 The index finds a phrase by going through the rows of all its trigrams at once, which is dear where they are common
-and meet rarely. Where one of them is rare, its rows alone are read and looked into instead.
+and meet rarely. Where one of them is rare, the rows that have it and one other are read and looked into instead.
 """
 
 from __future__ import annotations
@@ -40,23 +40,34 @@ _LAST = "\U0010ffff"
 def newest_first(store: Store, wanted: str) -> Rows:
     """The rows of `messages` whose text contains ``wanted`` (not empty, no NUL), whatever the case of its letters."""
     if len(wanted) >= TRIGRAM:
-        rare = _rare_trigram(store, wanted)
-        if rare is None:
+        rare = _rare_trigrams(store, wanted)
+        if not rare:
             return textindex.matching(store.conn, quoted(wanted))
-        return _holding(store, wanted, textindex.matching(store.conn, quoted(rare)))
+        return _holding(store, wanted, textindex.matching(store.conn, " AND ".join(map(quoted, rare))))
     return _short(store, wanted)
 
 
-def _rare_trigram(store: Store, wanted: str) -> str | None:
-    """A trigram of a text that is rare enough to read all messages that have it."""
-    trigrams = list(dict.fromkeys(wanted[at : at + TRIGRAM] for at in range(len(wanted) - TRIGRAM + 1)))
+def _rare_trigrams(store: Store, wanted: str) -> list[str]:
+    """A trigram of a text that is rare enough to read all messages that have it, and one from elsewhere in the text.
+
+    The second leaves few of these to read: a seventh where `#27` stood in 2,651 of a million, 5 ms instead of 27.
+    Empty where none is rare.
+    """
+    trigrams = {wanted[at : at + TRIGRAM]: at for at in reversed(range(len(wanted) - TRIGRAM + 1))}
     if len(trigrams) < _LEAST_TRIGRAMS:
-        return None
+        return []
+    likely = sorted(trigrams, key=_likeness_to_words)
     newest = store.conn.execute("SELECT max(rowid) FROM messages").fetchone()[0] or 0
-    for trigram in sorted(trigrams, key=_likeness_to_words)[:_PROBED]:
-        if textindex.reach(store.conn, quoted(trigram), _PROBE) < newest - _RARE * _PROBE:
-            return trigram
-    return None
+    for rare in likely[:_PROBED]:
+        if _reach(store, rare) < newest - _RARE * _PROBE:
+            # Neighbours share two characters and tell little of each other.
+            apart = [each for each in likely if abs(trigrams[each] - trigrams[rare]) > 1][:_PROBED]
+            return [rare, *sorted(apart, key=lambda each: _reach(store, each))[:1]]
+    return []
+
+
+def _reach(store: Store, trigram: str) -> int:
+    return textindex.reach(store.conn, quoted(trigram), _PROBE)
 
 
 def _likeness_to_words(trigram: str) -> tuple[int, int]:

@@ -61,7 +61,7 @@ def test_a_phrase_with_a_rare_trigram_is_found_by_reading_what_has_that(
         patch.setattr(containing, "_READ_AT_ONCE", 2)
         filled(store, texts)
         if len(wanted) > containing.TRIGRAM and len(set(wanted)) > 1:
-            assert containing._rare_trigram(store, wanted) is not None
+            assert containing._rare_trigrams(store, wanted)
             rows = list(containing.newest_first(store, wanted))
             assert len(rows) == len(expected)
             assert rows == sorted(rows, reverse=True)

@@ -21,8 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,9 @@ from tests.tui_pilot import chatting
 
 ALLOWED = 2.0
 RESOLUTION_MS = 0.5
+WHOLE_TIMES = 7
+"""So often are the screens and the commands measured."""
+
 DISK_PER_MESSAGE = 6_000
 SEARCHES = {
     "a common word": "which",
@@ -118,56 +121,54 @@ def append(store: Store, conversation: str) -> None:
         connection.execute("UPDATE conversations SET head = ? WHERE id = ?", (head, conversation))
 
 
-async def screens(at: Subject, times: int = 5) -> dict[str, list[float]]:
+async def screens(at: Subject) -> dict[str, float]:
     """Milliseconds to the first screen with its list, and to a conversation on it."""
-    took: dict[str, list[float]] = {"open the chat": [], "open a conversation": []}
-    for _ in range(times):
-        began = time.perf_counter()
-        async with chatting(at.service, (120, 40)) as chat:
-            await chat.until(lambda: chat.app.screen.query_one(ConversationList).option_count)
-            took["open the chat"].append(1000 * (time.perf_counter() - began))
-            began = time.perf_counter()
-            chat.view.open(at.short)
-            await chat.until(lambda: chat.replies)
-            took["open a conversation"].append(1000 * (time.perf_counter() - began))
-    return took
+    began = time.perf_counter()
+    async with chatting(at.service, (120, 40)) as chat:
+        await chat.until(lambda: chat.app.screen.query_one(ConversationList).option_count)
+        shown = time.perf_counter()
+        chat.view.open(at.short)
+        await chat.until(lambda: chat.replies)
+        opened = time.perf_counter()
+    return {"open the chat": 1000 * (shown - began), "open a conversation": 1000 * (opened - shown)}
 
 
-def commands(at: Subject, times: int = 3) -> dict[str, list[float]]:
+def commands(at: Subject) -> dict[str, float]:
     """Milliseconds of whole processes of the command line."""
     wanted = {
         "mynah rate": ("rate", at.reply, "up"),
         "mynah conversations list": ("conversations", "list"),
         "mynah conversations search": ("conversations", "search", "foo-bar"),
     }
-    took: dict[str, list[float]] = {}
-    for name, words in wanted.items():
-        for _ in range(times):
-            began = time.perf_counter()
-            subprocess.run(
-                [sys.executable, "-m", "app.cli.main", *words],
-                env={**os.environ, "MYNAH_HOME": str(at.home.root)},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=True,
-            )
-            took.setdefault(name, []).append(1000 * (time.perf_counter() - began))
-    return took
+    return {name: _milliseconds(partial(_mynah, at.home, words)) for name, words in wanted.items()}
 
 
-def measured(home: Home) -> dict[str, float]:
-    """The median milliseconds of every action on one store."""
-    service = ScriptedService(home)
-    try:
-        at = subject(home, service)
-        took = asyncio.run(screens(at)) | commands(at)
-        figures = {name: median(each) for name, each in took.items()}
-        for action in actions(at):
-            action.do()
-            figures[action.name] = median(_milliseconds(action.do) for _ in range(action.times))
-        return figures
-    finally:
-        service.close()
+def _mynah(home: Home, words: Sequence[str]) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "app.cli.main", *words],
+        env={**os.environ, "MYNAH_HOME": str(home.root)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+
+
+def measured(homes: list[Home]) -> list[dict[str, float]]:
+    """The median milliseconds of every action on each store, which take turns: what else runs meets them alike."""
+    with ExitStack() as stack:
+        subjects = [subject(home, stack.enter_context(closing(ScriptedService(home)))) for home in homes]
+        took: list[dict[str, list[float]]] = [{} for _ in homes]
+        for _ in range(WHOLE_TIMES):
+            for at, figures in zip(subjects, took, strict=True):
+                for name, each in (asyncio.run(screens(at)) | commands(at)).items():
+                    figures.setdefault(name, []).append(each)
+        for alike in zip(*map(actions, subjects), strict=True):
+            for action in alike:
+                action.do()
+            for _ in range(alike[0].times):
+                for action, figures in zip(alike, took, strict=True):
+                    figures.setdefault(action.name, []).append(_milliseconds(action.do))
+        return [{name: median(each) for name, each in figures.items()} for figures in took]
 
 
 def subject(home: Home, service: ScriptedService) -> Subject:
@@ -240,7 +241,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.umask(0o077)
     with stores(arguments.messages, arguments.keep) as homes:
-        figures = [measured(home) for home in homes]
+        figures = measured(homes)
     rows, holds = table(figures, arguments.messages)
     if arguments.json:
         print(json.dumps(dict(zip(map(str, arguments.messages), figures, strict=True)), indent=1))
