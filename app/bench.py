@@ -36,7 +36,7 @@ IDLE = "idle"
 _REPLY_TOKENS = 64
 _ROOM = 1024
 """Tokens of the window for question and reply, beside what stands before."""
-_RUN_SECONDS = 900.0
+_RUN_SECONDS = 3600.0
 _WORKING_CORES = 0.3
 """A learner that used more than this in the pause before a question was in the middle of a step when it came."""
 
@@ -85,10 +85,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--context", type=int, default=0, help="tokens of conversation that stand before each question"
     )
+    parser.add_argument("--model", help="a model file, instead of the one that comes with Mynah")
     given = parser.parse_args(arguments)
     # Ends like Ctrl-C: the host and the learner of this measurement must not outlive it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _home_of_its_own() as home:
+        if given.model:
+            with Store.open(home) as store:
+                settings.put(store, settings.MODEL, str(Path(given.model).absolute()))
         result = interference(home, given.gap, given.units, given.context)
     if given.json:
         sys.stdout.write(json.dumps(result, indent=1) + "\n")
