@@ -299,7 +299,7 @@ async def test_a_theme_is_chosen_by_name_and_kept(service: ScriptedService) -> N
 async def test_keys_can_be_chosen(service: ScriptedService) -> None:
     settings.put(service.store, settings.KEYS, {"versions": "ctrl+f12", "theme": "ctrl+f11", "copy": "x"})
     async with chatting(service, (120, 30)) as chat:
-        assert "copy=x" in chat.toasts
+        await chat.until(lambda: "copy=x" in chat.toasts)
         await chat.press("f3")
         assert type(chat.app.screen).__name__ == "ChatScreen"
         await chat.press("ctrl+f12")
