@@ -85,15 +85,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--context", type=int, default=0, help="tokens of conversation that stand before each question"
     )
-    parser.add_argument("--model", help="a model file, instead of the one that comes with Mynah")
+    parser.add_argument("--model", type=Path, help="a model file, instead of the one that comes with Mynah")
     given = parser.parse_args(arguments)
     # Ends like Ctrl-C: the host and the learner of this measurement must not outlive it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _home_of_its_own() as home:
-        if given.model:
-            with Store.open(home) as store:
-                settings.put(store, settings.MODEL, str(Path(given.model).absolute()))
-        result = interference(home, given.gap, given.units, given.context)
+        result = interference(home, given.gap, given.units, given.context, given.model)
     if given.json:
         sys.stdout.write(json.dumps(result, indent=1) + "\n")
     else:
@@ -117,9 +114,13 @@ def _home_of_its_own() -> Iterator[Home]:
                 os.environ["MYNAH_HOME"] = before
 
 
-def interference(home: Home, longest_gap: float, units: int, context: int = 0) -> dict[str, Any]:
+def interference(
+    home: Home, longest_gap: float, units: int, context: int = 0, model: Path | None = None
+) -> dict[str, Any]:
     """Measure a learning run left alone, then one with a chat of ``context`` tokens beside it."""
     with Store.open(home) as store:
+        if model is not None:
+            settings.put(store, settings.MODEL, str(model.absolute()))
         window = int(settings.get(store, settings.CONTEXT))
         settings.put(store, settings.CONTEXT, max(window, context + _ROOM))
     client = ensure_host(home)

@@ -17,6 +17,7 @@ import itertools
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 
 from store import textindex
 from store.db import Store
@@ -50,24 +51,21 @@ def newest_first(store: Store, wanted: str) -> Rows:
 def _rare_trigrams(store: Store, wanted: str) -> list[str]:
     """A trigram of a text that is rare enough to read all messages that have it, and one from elsewhere in the text.
 
-    The second leaves few of these to read: a seventh where `#27` stood in 2,651 of a million, 5 ms instead of 27.
-    Empty where none is rare.
+    The second leaves few of these to read: a seventh where `#27` stood in 2,651 of a million messages, so that a search
+    took 5.5 ms instead of 27.5. Empty where none is rare.
     """
-    trigrams = {wanted[at : at + TRIGRAM]: at for at in reversed(range(len(wanted) - TRIGRAM + 1))}
+    trigrams = {wanted[at : at + TRIGRAM]: at for at in range(len(wanted) - TRIGRAM + 1)}
     if len(trigrams) < _LEAST_TRIGRAMS:
         return []
     likely = sorted(trigrams, key=_likeness_to_words)
+    reach = cache(lambda trigram: textindex.reach(store.conn, quoted(trigram), _PROBE))
     newest = store.conn.execute("SELECT max(rowid) FROM messages").fetchone()[0] or 0
     for rare in likely[:_PROBED]:
-        if _reach(store, rare) < newest - _RARE * _PROBE:
+        if reach(rare) < newest - _RARE * _PROBE:
             # Neighbours share two characters and tell little of each other.
             apart = [each for each in likely if abs(trigrams[each] - trigrams[rare]) > 1][:_PROBED]
-            return [rare, *sorted(apart, key=lambda each: _reach(store, each))[:1]]
+            return [rare, *sorted(apart, key=reach)[:1]]
     return []
-
-
-def _reach(store: Store, trigram: str) -> int:
-    return textindex.reach(store.conn, quoted(trigram), _PROBE)
 
 
 def _likeness_to_words(trigram: str) -> tuple[int, int]:

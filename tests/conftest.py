@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psutil
@@ -53,9 +54,9 @@ def _loopback_only() -> Iterator[None]:
         patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
     real_lookup = socket.getaddrinfo
 
-    def lookup(host: str | bytes | None, *args: object, **named: object) -> object:
+    def lookup(host: str | bytes | None, *args: Any, **named: Any) -> object:
         _refuse_unless_local(host)
-        return real_lookup(host, *args, **named)  # type: ignore[arg-type]
+        return real_lookup(host, *args, **named)
 
     patch.setattr(socket, "getaddrinfo", lookup)
     yield

@@ -167,13 +167,13 @@ class Desk:
 
 
 @contextmanager
-def desk(home: Home, clock: Clock | None = None, **options: float) -> Iterator[Desk]:
+def desk(home: Home, clock: Clock | None = None, **options: Any) -> Iterator[Desk]:
     """An engine that works, on a home of its own."""
     if clock is None:
-        runtime = ScriptedRuntime(**options)  # type: ignore[arg-type]
+        runtime = ScriptedRuntime(**options)
         engine = Engine(runtime, home)
     else:
-        runtime = ScriptedRuntime(**options, pause=clock.pause)  # type: ignore[arg-type]
+        runtime = ScriptedRuntime(**options, pause=clock.pause)
         engine = Engine(runtime, home, clock)
     with Store.open(home) as store:
         engine.start()

@@ -41,26 +41,31 @@ def model(tmp_path_factory):
         yield loaded
 
 
-def logits(model: LlamaModel, asked: Asked, waits: list[int]) -> np.ndarray:
+@pytest.fixture
+def logits(model, monkeypatch):
     """Logits of the rows together, and of each sequence's next token after that."""
-    with closing(model.context(ContextSettings(n_ctx=64, n_seq=4, n_batch=32))) as context:
-        for seq in range(4):
-            context.evaluate(PROMPT, 0, seq)
-        contexts._ASKED = asked.function
-        context.give_way(0, lambda: waits.append(asked.count))
-        context.evaluate_together(TOGETHER)
-        found = [context.row_logits(row).copy() for row in range(len(TOGETHER))]
-        context.evaluate_together([Row(5, 5, row.seq) for row in TOGETHER])
-        found += [context.row_logits(row).copy() for row in range(len(TOGETHER))]
-        return np.stack(found)
+
+    def computed(asked: Asked, waits: list[int]) -> np.ndarray:
+        settings = ContextSettings(n_ctx=64, n_seq=4, n_batch=32)
+        with closing(model.context(settings)) as context, monkeypatch.context() as patch:
+            for seq in range(4):
+                context.evaluate(PROMPT, 0, seq)
+            patch.setattr(contexts, "_ASKED", asked.function)
+            context.give_way(0, lambda: waits.append(asked.count))
+            context.evaluate_together(TOGETHER)
+            found = [context.row_logits(row).copy() for row in range(len(TOGETHER))]
+            context.evaluate_together([Row(5, 5, row.seq) for row in TOGETHER])
+            found += [context.row_logits(row).copy() for row in range(len(TOGETHER))]
+            return np.stack(found)
+
+    return computed
 
 
-def test_wherever_it_is_broken_off_it_gives_the_same(model, monkeypatch):
-    monkeypatch.setattr(contexts, "_ASKED", contexts._ASKED)
+def test_wherever_it_is_broken_off_it_gives_the_same(logits):
     whole = Asked(0)
-    usual = logits(model, whole, [])
+    usual = logits(whole, [])
     assert whole.count > 20
     for at in range(1, whole.count + 1):
         waits: list[int] = []
-        np.testing.assert_array_equal(logits(model, Asked(at), waits), usual)
+        np.testing.assert_array_equal(logits(Asked(at), waits), usual)
         assert waits == [at]

@@ -455,30 +455,29 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         for number, case in enumerate(cases()):
             results.append((case, run(case, Path(scratch) / str(number))))
-    agreed = sum(found == case.right for case, found in results)
+    agreement = round(sum(found == case.right for case, found in results) / len(results), 3)
     alone = [found for case, found in results if case.faults_alone]
+    nothing = sum(found == NOTHING for found in alone) / len(alone)
+    wrong = [
+        {"case": case.name, "right": case.right, "found": found}
+        for case, found in results
+        if found != case.right
+    ]
     report = {
         "cases": len(results),
-        "agreement": round(agreed / len(results), 3),
+        "agreement": agreement,
         "faults_alone": len(alone),
-        "nothing_on_faults_alone": sum(found == NOTHING for found in alone) / len(alone),
-        "wrong": [
-            {"case": case.name, "right": case.right, "found": found}
-            for case, found in results
-            if found != case.right
-        ],
+        "nothing_on_faults_alone": nothing,
+        "wrong": wrong,
     }
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
     else:
-        print(f"{report['cases']} cases, agreement {report['agreement']:.3f}")
-        print(
-            f"{report['faults_alone']} of faults alone, nothing done: {report['nothing_on_faults_alone']:.0%}"
-        )
-        for each in report["wrong"]:  # type: ignore[attr-defined]
+        print(f"{len(results)} cases, agreement {agreement:.3f}")
+        print(f"{len(alone)} of faults alone, nothing done: {nothing:.0%}")
+        for each in wrong:
             print(f"  {each['case']}: right is {each['right']}, found {each['found']}")
-    good = report["agreement"] >= 0.9 and report["nothing_on_faults_alone"] == 1.0  # type: ignore[operator]
-    return 0 if good else 1
+    return 0 if agreement >= 0.9 and nothing == 1.0 else 1
 
 
 if __name__ == "__main__":
