@@ -60,7 +60,7 @@ def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, sto
         f"item       instruction {item} v1, active: {SHORTER}",
         f"applied    {item} holds (SHA-256 {artifacts.of_item(*what)[:12]}), by itself, TIME",
         f"undo       `mynah undo {decision}` switches {item} off",
-        "rules      control-1; made again from its record, it comes out the same",
+        "rules      control-2; made again from its record, it comes out the same",
     ]
 
 

@@ -66,14 +66,22 @@ TOO_LONG = Signature(Cause.RULE, Violated.TOO_LONG, "prose")
             None,
             (Cause.WORLD_FACT, Violated.FACT, "australia-capital"),
         ),
-        (UnitKind.CORRECTION, "q", LONG, "word0 only.", None, (Cause.STYLE, Violated.TOO_LONG, "prose")),
+        (UnitKind.CORRECTION, "q", LONG, "word0 only.", None, (Cause.RULE, Violated.TOO_LONG, "prose")),
+        (
+            UnitKind.CORRECTION,
+            "q",
+            LONG,
+            "word0 only.",
+            "I stopped half-way, say less",
+            (Cause.RULE, Violated.TOO_LONG, "prose"),
+        ),
         (
             UnitKind.CORRECTION,
             "q",
             "- one\n- two\n- three",
             "One, two and three.",
             None,
-            (Cause.STYLE, Violated.LIST, "prose"),
+            (Cause.RULE, Violated.LIST, "prose"),
         ),
         (
             UnitKind.CORRECTION,
@@ -81,7 +89,7 @@ TOO_LONG = Signature(Cause.RULE, Violated.TOO_LONG, "prose")
             "Certainly! The sky is blue.",
             "The sky is blue.",
             None,
-            (Cause.STYLE, Violated.PHRASE, "certainly"),
+            (Cause.RULE, Violated.PHRASE, "certainly"),
         ),
         (
             UnitKind.CORRECTION,
