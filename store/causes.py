@@ -204,7 +204,9 @@ _TOLD_ANSWER = re.compile(
 )
 _WRONG = re.compile(r"\b(?:wrong|incorrect|not true|not right|false|mistake)\b|틀렸|틀린|아니", re.IGNORECASE)
 _MARKED = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+", re.MULTILINE)
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^\n]*\n.*?(?:^ {0,3}(?:```|~~~)[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^ {0,3}(?:```|~~~)[^\n]*\n.*?(?:^ {0,3}(?:```|~~~)[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
 _IMPERIAL = re.compile(
     r"\b(?:miles?|mph|feet|foot|inch(?:es)?|yards?|pounds?|lbs?|ounces?|gallons?|fahrenheit)\b|°\s?F\b",
     re.IGNORECASE,
@@ -337,9 +339,7 @@ def of_words(words: str, question: str = "", reply: str = "") -> Reading | None:
 def _of_correction(question: str, reply: str, target: str, words: str | None) -> Reading:
     """``words``: what was asked for with it, in which no fault is named."""
     place = text_kind(reply)
-    told = (
-        _MINE.search(question) and _ABOUT_YOU.search(target) and len(target.split()) <= _SHORT_FACT
-    )
+    told = _MINE.search(question) and _ABOUT_YOU.search(target) and len(target.split()) <= _SHORT_FACT
     if place == PROSE and (told or _fact_put_right(reply, target)):
         return _fact(question, target)
     opening = _opening_dropped(reply, target)

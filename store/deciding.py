@@ -3,8 +3,8 @@
 Nothing < memory < instruction < guard < weights: the cheapest knob that can help goes first, and a dearer one only when
 the cheaper was seen not to help: in a rehearsal on the very questions that went wrong, or in force, for as long as it
 takes to tell (three of three do, by an exact test). What failed meanwhile counts for the next knob, so going up the
-ladder costs no replies that say nothing new. A rule that the owner said is cheap; one that would have to be guessed from
-corrections costs more than showing those corrections to the model, so a taste that was only shown goes to the weights.
+ladder costs no replies that say nothing new. A rule that the owner said is cheap; one that would have to be guessed
+from corrections costs more than showing those corrections to the model, so a taste that was only shown goes to the weights.
 What failed twice is locked, and when nothing is left the honest answer is that it cannot be fixed.
 
 All inputs are plain values (`store.control`), so every decision can be made again from its record.
@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from store.causes import Cause, Signature, Violated
@@ -49,8 +48,8 @@ MIN_LOW = 0.02
 MIN_EXPOSED = 6
 """Occasions a change must have had before it is said to have helped, or to have made things worse."""
 CHANCE = 1 / 8
-"""How likely so many failures may be of a change that halves them, before it is said not to help. Low enough that three
-of three are needed where every reply failed before; an item that is given up for the next knob has cost nothing else."""
+"""How likely so many failures may be of a change that halves them, before it is said not to help. So low that it takes
+three of three where every reply failed before; an item that is given up for the next knob has cost nothing else."""
 COST: Mapping[Knob, int] = {Knob.MEMORY: 1, Knob.INSTRUCTION: 2, Knob.GUARD: 3, Knob.WEIGHTS: 4}
 GUESSED = 3
 """What a rule costs more that nobody said: dearer than the weights, which are shown the corrections themselves."""
@@ -70,6 +69,8 @@ CHECKABLE = frozenset(
         Violated.ENDING,
         Violated.CODE_ALONE,
         Violated.SPELLING,
+        Violated.UNITS,
+        Violated.QUESTION,
     }
 )
 """What code can see in a reply."""
@@ -114,7 +115,7 @@ def verdict(before: Count, after: Count) -> Verdict:
 
 
 def _beyond_chance(before: Count, after: Count) -> bool:
-    """Whether so many failures, three at least, would be rare with a change that halves them: the exact binomial tail."""
+    """Whether so many failures, three at least, would be rare with a change that halves them (exact binomial tail)."""
     if after.failures < MIN_FAILURES or after.conversations < MIN_CONVERSATIONS:
         return False
     halved = (before.rate or 1.0) / 2
@@ -204,13 +205,19 @@ def _candidates(inputs: Inputs) -> list[Candidate]:
             continue
         cost = COST[knob] + (GUESSED if knob.is_context and not said else 0)
         found.append(Candidate(knob, cost, RISK[knob], inputs.world.confidence(knob), _why_not(inputs, knob)))
-    return sorted(found, key=lambda each: (_failed(inputs, each.knob), _weak(inputs, each.knob), each.cost))
+    return sorted(found, key=lambda each: _order(inputs, each))
 
 
-def _weak(inputs: Inputs, knob: Knob) -> bool:
-    """Whether more than half of a knob's rehearsals were wrong: others go before it."""
-    count = inputs.rehearsed.get(knob)
-    return count is not None and 2 * count.failures > count.steps
+def _order(inputs: Inputs, candidate: Candidate) -> tuple[int, bool, bool, float, int]:
+    """What goes first, the lower: what failed less often, and what is cheaper.
+
+    Among what is cheaper than the weights, or dearer, a rehearsal that was right more often goes before a price: a
+    person waits for three good replies in a row more than twice as long where one in three is wrong. What was wrong in
+    more than half goes after the weights too, which cannot be rehearsed.
+    """
+    wrong = inputs.rehearsed.get(candidate.knob, Count(0, 0, 0)).rate
+    failed = _failed(inputs, candidate.knob)
+    return failed, wrong > 1 / 2, candidate.cost >= COST[Knob.WEIGHTS], wrong, candidate.cost
 
 
 def _why_not(inputs: Inputs, knob: Knob) -> str | None:

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from app.control.step import Controller
-from store import adapters, aftercare, artifacts, decisions, items, settings, signals
+from store import adapters, aftercare, artifacts, decisions, forgetting, items, settings, signals
 from store.db import Store
 from store.home import Home
-from store.types import ErrorClass, SignalKind, UnitUse
+from store.types import ErrorClass, Scope, SignalKind, UnitUse
 from tests import seed
 from tests.cli_helpers import Mynah, runner
 from tests.people import disliked, disliked_with, faulty, fine
@@ -169,6 +169,14 @@ def test_freeze_and_thaw(mynah: Mynah, store: Store) -> None:
     assert mynah("status").out.startswith("frozen: nothing is changed by itself")
     assert mynah("freeze", "--off").out == "changes are made again\n"
     assert [each.choice["action"] for each in decisions.list_(store)] == ["thaw", "freeze"]
+
+
+def test_a_request_to_forget_is_told_among_the_decisions(mynah: Mynah, store: Store) -> None:
+    conversation, _, _ = seed.say(store, "Question?", "Answer.")
+    forgetting.request(store, Scope.CONVERSATION, conversation)
+    listed = mynah("decisions").out
+    assert "None" not in listed
+    assert "  forget  " in listed
 
 
 def test_a_sound_log_is_told_from_one_that_was_changed(mynah: Mynah, store: Store) -> None:

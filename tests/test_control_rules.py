@@ -139,7 +139,10 @@ def test_what_the_owner_wrote_down_about_the_owner_needs_no_second_time() -> Non
     ("rehearsed", "knob"),
     [
         ({Knob.INSTRUCTION: Count(0, 0, 3)}, Knob.INSTRUCTION),
-        ({Knob.INSTRUCTION: Count(1, 1, 3)}, Knob.INSTRUCTION),
+        ({Knob.INSTRUCTION: Count(1, 1, 3)}, Knob.GUARD),
+        ({Knob.INSTRUCTION: Count(1, 1, 3), Knob.GUARD: Count(1, 1, 3)}, Knob.INSTRUCTION),
+        ({Knob.INSTRUCTION: Count(1, 1, 3), Knob.GUARD: Count(2, 2, 3)}, Knob.INSTRUCTION),
+        ({Knob.INSTRUCTION: Count(2, 2, 3), Knob.GUARD: Count(2, 2, 3)}, Knob.WEIGHTS),
         ({Knob.INSTRUCTION: Count(0, 0, 0)}, Knob.INSTRUCTION),
         ({Knob.INSTRUCTION: Count(2, 2, 3)}, Knob.GUARD),
         ({Knob.INSTRUCTION: Count(3, 3, 3)}, Knob.GUARD),
@@ -193,7 +196,9 @@ def test_verdict_is_as_early_as_the_evidence_and_looks_at_the_interval(after: Co
 def test_where_all_failed_before_it_takes_three_of_three(failures: int, found: Verdict) -> None:
     before = Count(3, 3, 3)
     assert verdict(before, Count(failures, failures, failures)) is found
-    assert verdict(before, Count(3, 3, 4)) is Verdict.TOO_EARLY, "5 of 16 such changes that help look like this"
+    assert verdict(before, Count(3, 3, 4)) is Verdict.TOO_EARLY, (
+        "5 of 16 such changes that help look like this"
+    )
 
 
 def test_one_change_at_a_time_for_a_signature() -> None:

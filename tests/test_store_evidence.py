@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from store import (
@@ -17,11 +19,23 @@ from store import (
     units,
 )
 from store.causes import Cause, Signature, Violated
+from store.conversations import ReplyEnd
 from store.db import Store
 from store.evidence import Count, Evidence
-from store.types import Consent, Dial, ErrorClass, ItemKind, ItemState, Scope, SignalKind, UnitKind
+from store.types import (
+    Consent,
+    Dial,
+    ErrorClass,
+    FinishReason,
+    ItemKind,
+    ItemState,
+    MessageStatus,
+    Scope,
+    SignalKind,
+    UnitKind,
+)
 from tests.people import LONG, corrected, disliked, faulty, fine, told_again, typed
-from tests.seed import say
+from tests.seed import START, say
 
 SHORTER = "Answer in one or two short sentences."
 TOO_LONG = Signature(Cause.RULE, Violated.TOO_LONG, "prose")
@@ -263,6 +277,21 @@ def test_a_rate_with_an_item_is_that_of_the_replies_that_had_it(store: Store) ->
     seen = evidence.of(store)
     started = conversations.get_message(store, first).created
     assert seen.count(TOO_LONG, started, exposed=seen.with_item(item.id)) == Count(0, 0, 1)
+
+
+def test_an_attempt_that_a_guard_refused_is_no_reply(store: Store) -> None:
+    follower = Evidence()
+    disliked(store, "One?", hint=SHORTER)
+    conversation, asked_for, first = say(store, "Two?", LONG)
+    follower.update(store)
+    assert follower.count(TOO_LONG) == Count(1, 1, 2)
+    again = replace(START, sampler={"temperature": 0.0, conversations.INSTEAD_OF: first})
+    second = conversations.begin_reply(store, conversation, asked_for, again)
+    end = ReplyEnd("Short.", MessageStatus.COMPLETE, FinishReason.STOP, [3, 4], [-0.1, -0.2])
+    conversations.finish_reply(store, second.id, end)
+    follower.update(store)
+    assert follower.count(TOO_LONG) == evidence.of(store).count(TOO_LONG) == Count(1, 1, 2)
+    assert conversations.beside(store, conversation)[second.id] == [second.id]
 
 
 def test_units_of_a_correction_keep_their_words(store: Store) -> None:

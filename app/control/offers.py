@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.harness import guards
 from store import causes, conversations, items, signals
 from store.causes import Cause, Signature, Violated
 from store.control import Knob
@@ -24,6 +25,7 @@ from store.reasons import REASONS, Reason
 from store.types import ItemKind, Role, SignalSource
 
 LONGEST = 240
+_LOOKED_AT = 3
 KINDS: Mapping[Knob, ItemKind] = {
     Knob.MEMORY: ItemKind.MEMORY,
     Knob.INSTRUCTION: ItemKind.INSTRUCTION,
@@ -46,6 +48,7 @@ _COUNT = rf"(\d{{1,4}}|{'|'.join(_COUNTS)})"
 _NUMBER = re.compile(
     rf"\b{_COUNT}(?: or {_COUNT})? (?:short )?(word|sentence)s?\b(?: or {_COUNT}\b)?", re.IGNORECASE
 )
+_METRIC = re.compile(r"metric|celsius|met(?:re|er)s|kilograms|\b(?:km|kg|cm)\b|미터법")
 _HANGUL = re.compile(r"[\uac00-\ud7a3]")
 _LANGUAGES = {
     "english": "en",
@@ -87,7 +90,9 @@ def of(
     if said is None and signature.cause is Cause.RULE and signature.violated in _SHOWN:
         bodies[Knob.INSTRUCTION] = {"text": _SHOWN[signature.violated]}
     if signature.violated in CHECKABLE and signature.cause is Cause.RULE:
-        guard = _guard(signature, failures, [said or "", *(each.said or "" for each in reversed(failures))])
+        guard = _guard(
+            store, signature, failures, [said or "", *(each.said or "" for each in reversed(failures))]
+        )
         if guard is not None:
             bodies[Knob.GUARD] = guard
     if source is None:
@@ -103,7 +108,7 @@ def _words(
     """What the owner said last, and where it stands; where nothing was said, the newest that was shown."""
     if request is not None:
         return request.said, items.from_message(store, request.message, request.span)
-    for failure in sorted(reversed(failures), key=lambda each: each.said is None):
+    for failure in sorted(failures, key=lambda each: (each.said is not None, each.place), reverse=True):
         found = _source(store, failure)
         if found is not None:
             return failure.said, found
@@ -122,13 +127,13 @@ def _source(store: Store, failure: Failure) -> Source | None:
 
 
 def _guard(
-    signature: Signature, failures: Sequence[Failure], said: Sequence[str]
+    store: Store, signature: Signature, failures: Sequence[Failure], said: Sequence[str]
 ) -> dict[str, Any] | None:
     """A guard's body; ``said``: what the owner said of it, the newest first."""
     words = " ".join(said).lower()
     match signature.violated:
         case Violated.TOO_LONG:
-            return {"template": "length", "parameters": _length(failures, said)}
+            return {"template": "length", "parameters": _binding(store, failures, _length(failures, said))}
         case Violated.LIST:
             return {"template": "no_list", "parameters": {}}
         case Violated.CODE_ALONE:
@@ -141,9 +146,12 @@ def _guard(
             return {"template": "forbidden", "parameters": {"phrases": [phrase]}}
         case Violated.ENDING:
             return _ending(signature, failures, said)
-        case Violated.SPELLING:
-            variant = next((name for name in ("british", "american") if name in words), None)
-            return None if variant is None else {"template": "spelling", "parameters": {"variant": variant}}
+        case Violated.QUESTION:
+            return {"template": "ends_with_question", "parameters": {}}
+        case Violated.UNITS if not words.strip() or _METRIC.search(words):
+            return {"template": "units", "parameters": _variant(words)}
+        case Violated.SPELLING if _variant(words):
+            return {"template": "spelling", "parameters": _variant(words)}
         case Violated.LANGUAGE:
             code = next((code for name, code in _LANGUAGES.items() if name in words), None)
             if code is None and any(_HANGUL.search(each.target or "") for each in failures):
@@ -153,9 +161,15 @@ def _guard(
             return None
 
 
-def _ending(
-    signature: Signature, failures: Sequence[Failure], said: Sequence[str]
-) -> dict[str, Any] | None:
+def _variant(words: str) -> dict[str, str]:
+    """The spelling that is named, as a parameter; nothing where none is or both are."""
+    named = [
+        name for name in ("british", "american") if f"{name} spelling" in words or f"{name} english" in words
+    ]
+    return {"variant": named[0]} if len(named) == 1 else {}
+
+
+def _ending(signature: Signature, failures: Sequence[Failure], said: Sequence[str]) -> dict[str, Any] | None:
     """The words that stand at the end, on a line of their own where they do in the owner's versions."""
     named = (found[1] for each in said for found in causes.QUOTED.finditer(each))
     phrase = next((each for each in named if causes.topic_of(each) == signature.topic), None)
@@ -166,12 +180,21 @@ def _ending(
     return {"template": "must_end_with", "parameters": {"text": "\n" + phrase if own_line else phrase}}
 
 
+def _binding(store: Store, failures: Sequence[Failure], limits: dict[str, int]) -> dict[str, int]:
+    """Limits that the replies which were too long go beyond; half of the shortest in words where they do not."""
+    replies = [conversations.get_message(store, each.message).text for each in failures[-_LOOKED_AT:]]
+    check = guards.TEMPLATES["length"].check
+    if all(check(reply, limits) is not None for reply in replies):
+        return limits
+    return {**limits, "words": max(1, min(len(reply.split()) for reply in replies) // 2)}
+
+
 def _length(failures: Sequence[Failure], said: Sequence[str]) -> dict[str, int]:
     """A bound from the owner's words, else a third above the median of what the owner wrote instead."""
     for each in said:
         named = _NUMBER.search(each)
         if named is not None:
             numbers = [_COUNTS.get(found.lower()) or int(found) for found in named.group(1, 2, 4) if found]
-            return {f"{named[3].lower()}s": max(numbers)}
+            return {f"{named[3].lower()}s": max(1, *numbers)}
     lengths = [len(each.target.split()) for each in failures if each.target]
     return {"words": round(statistics.median(lengths) * 4 / 3)} if lengths else {"sentences": 2}

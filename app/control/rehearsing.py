@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from app.control.offers import KINDS, Offer
 from app.harness import guards
-from app.harness.guards import Verdict
+from app.harness.guards import Judged
 from store import causes, conversations
 from store.causes import Signature
 from store.control import Knob
@@ -26,7 +26,7 @@ from store.items import Item
 from store.types import ItemKind, ItemState
 
 MOST = 3
-"""Questions, the newest: as many as a proposal needs. A reply of 160 tokens takes some six seconds of two slow cores."""
+"""Questions, the newest: as many as a proposal needs. A reply of 160 tokens takes six seconds of two slow cores."""
 
 
 class GoesOn(Exception):
@@ -97,14 +97,13 @@ def effect(count: Count | None) -> dict[str, Any] | None:
     }
 
 
-def by_code(reply: str, guard: Item) -> str:
-    """What a guard makes of a reply by itself.
+def by_code(judged: Judged) -> str:
+    """What a guard made of a reply by itself; the reply as it is where it had nothing against it.
 
     Raises:
-        NoRehearsal: it has nothing against it, or cannot mend it.
+        NoRehearsal: it could not mend it.
     """
-    judged = guards.judge([guard], reply)
-    if [each.verdict for each in judged.findings] != [Verdict.REPAIRED]:
+    if judged.violations:
         raise NoRehearsal("only another reply would show it")
     return judged.text
 
@@ -121,9 +120,11 @@ def _wrong(
     if rehearsal is not None:
         again = rehearsal.again(store, failure.message, item)
     elif item.kind is ItemKind.GUARD:
-        again = by_code(reply, item)
+        again = by_code(guards.judge([item], reply))
     else:
         return None
+    if item.kind is ItemKind.GUARD and again == reply:
+        return True
     seen = causes.still_wrong(signature, reply, again, failure.target)
     if seen is not None or check is None:
         return seen

@@ -10,10 +10,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from app.harness import languages, schemas, sentences, spelling
+from app.harness import languages, measures, schemas, sentences, spelling
 from app.harness.schemas import unusable
 from app.harness.template import Parameter, Parameters, Template, one_of, phrases, whole, words
-
 
 WRONG, PASSED = "wrong", "passed"
 """What a reply without code is to a guard that wants nothing but code."""
@@ -109,6 +108,25 @@ def _respelt(text: str, wanted: Parameters) -> str | None:
     return spelling.respelt(text, wanted["variant"])
 
 
+def _units(text: str, wanted: Parameters) -> str | None:
+    found = measures.imperial(text)
+    if found:
+        return f"metric units are wanted, not {_quoted(found[:5])}"
+    return _spelling(text, wanted) if "variant" in wanted else None
+
+
+def _converted(text: str, wanted: Parameters) -> str | None:
+    said = measures.metric(text)
+    return _respelt(said, wanted) if "variant" in wanted else said
+
+
+def _question(text: str, _none: Parameters) -> str | None:
+    said = text.rstrip(" \n\"'”’)*")
+    if said.endswith(("?", "？")) and len(re.findall(r"[?？]+", said)) == 1:
+        return None
+    return "it must end with one question to me, and ask no other"
+
+
 def _json(text: str, wanted: Parameters) -> str | None:
     try:
         value = schemas.parsed(text)
@@ -192,6 +210,18 @@ TEMPLATES = (
         _respelt,
     ),
     Template(
+        "units",
+        "metric units, in one spelling where that is wanted as well",
+        {
+            "variant": Parameter(
+                "british or american", one_of(spelling.BRITISH, spelling.AMERICAN), required=False
+            )
+        },
+        _units,
+        _converted,
+    ),
+    Template("ends_with_question", "ends with one question", {}, _question),
+    Template(
         "json_schema",
         "JSON that fits a schema, and nothing else",
         {"schema": Parameter("a JSON schema", _schema)},
@@ -201,7 +231,11 @@ TEMPLATES = (
     Template(
         "code_only",
         "code between fences, and nothing else",
-        {"without_code": Parameter("wrong or passed: a reply without code", one_of(WRONG, PASSED), required=False)},
+        {
+            "without_code": Parameter(
+                "wrong or passed: a reply without code", one_of(WRONG, PASSED), required=False
+            )
+        },
         _code,
         _code_alone,
     ),

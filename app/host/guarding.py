@@ -121,11 +121,7 @@ class GuardedTurn:
         before, recorder = self._job, self._recorder
         if before.cancelled.is_set():
             return False
-        told = [
-            *self._turns,
-            Turn(Role.ASSISTANT, judged.text),
-            Turn(Role.USER, guards.request(judged.violations)),
-        ]
+        told = [*self._turns, *asked_again(judged)]
         try:
             fitted = self._runtime.fit(told, self._reserve)
             self._job = replace(
@@ -142,6 +138,11 @@ class GuardedTurn:
             return False
         self._submit(self._job)
         return True
+
+
+def asked_again(judged: Judged) -> list[Turn]:
+    """What is said after a question for another answer to it: the one before, and what is wrong with that."""
+    return [Turn(Role.ASSISTANT, judged.text), Turn(Role.USER, guards.request(judged.violations))]
 
 
 def _anew(recorder: Recorder) -> Recorder:

@@ -2,22 +2,26 @@
 
 The controller asks from its own thread and may not wait, so a question that is not answered yet is asked for and the
 controller looks again when the reply is there. At temperature 0 and short, as measuring an item does: it is to be seen
-whether the fault comes again, not what a long reply would be. Nothing of it is kept but in memory. A guard that can mend
-what was said needs no reply.
+whether the fault comes again, not what a long reply would be. Nothing of it is kept but in memory. A guard that can
+mend what was said needs no reply; one that cannot asks for another as it would of a reply that is made, but once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from app.control.rehearsing import GoesOn, NoRehearsal, by_code
+from app.harness import guards
 from app.harness.dressing import Harness, dressed
+from app.harness.guards import Judged
 from app.host.capture import Incognito
 from app.host.events import Done, Failed, TurnEvent
+from app.host.guarding import asked_again
 from app.host.jobs import Job, Priority, Sampling
 from app.host.runtime import Runtime
 from app.model.renderer import Turn
@@ -26,6 +30,8 @@ from store.db import Store
 from store.errors import MynahError, UsageError
 from store.items import Item
 from store.types import ItemKind, Role
+
+log = logging.getLogger("mynah.host")
 
 MAX_TOKENS = 160
 _KEPT = 64
@@ -45,8 +51,11 @@ class Rehearsals:
 
     def again(self, store: Store, reply: str, item: Item) -> str:
         """The text in a reply's place with an item in force (see `app.control.rehearsing`)."""
+        judged = None
         if item.kind is ItemKind.GUARD:
-            return by_code(conversations.get_message(store, reply).text, item)
+            judged = guards.judge([item], conversations.get_message(store, reply).text)
+            if not judged.violations:
+                return by_code(judged)
         key = self._key(store, reply, item)
         with self._guard:
             if key in self._going:
@@ -58,7 +67,7 @@ class Rehearsals:
                 return made
             self._going.add(key)
         try:
-            self._submit(self._job(store, key, reply, item))
+            self._submit(self._job(store, key, reply, item, judged))
         except MynahError as error:
             self._keep(key, None)
             raise NoRehearsal(str(error)) from error
@@ -72,7 +81,8 @@ class Rehearsals:
         told = json.dumps([reply, item.kind, item.body, holding, version], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()
 
-    def _job(self, store: Store, key: str, reply: str, item: Item) -> Job:
+    def _job(self, store: Store, key: str, reply: str, item: Item, judged: Judged | None) -> Job:
+        """``judged``: what a guard said of the reply that it cannot mend, which is then asked for again."""
         before = conversations.path(store, reply)[:-1]
         if not before:
             raise UsageError(f"{reply} answers nothing")
@@ -87,7 +97,9 @@ class Rehearsals:
             lambda text: len(self._runtime.continuation(text)),
             adding=(item,),
         )
-        fitted = self._runtime.fit(ready.turns, MAX_TOKENS)
+        told = [*ready.turns, *([] if judged is None else asked_again(judged))]
+        fitted = self._runtime.fit(told, MAX_TOKENS)
+        log.info("a question is rehearsed: %d prompt tokens", len(fitted.tokens))
         return Job(
             id=ids.new_id("j"),
             client="rehearsal",
