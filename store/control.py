@@ -154,8 +154,8 @@ class Inputs:
     ``offers`` are what can be proposed, by knob: the item that says the same already, or `NEW`; no words and no hashes
     of them, which would outlive what is forgotten. ``said``: the owner put into words what is wanted; ``stated``: what
     is right about the owner was written down by the owner. ``rehearsed``: of recorded questions that were answered
-    again with what is offered, how many were wrong all the same. ``samples`` counts what a learning run could be made of.
-    ``excluded`` is for the reader: no rule looks at it.
+    again with what is offered, how many were wrong all the same. ``samples`` counts what a learning run could be made
+    of. ``excluded`` is for the reader: no rule looks at it.
     """
 
     signature: Signature

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from app.cli import reasons
 from app.control.rehearsing import GoesOn, NoRehearsal, by_code
 from app.control.step import Controller
 from app.harness import guards
-from store import changes, decisions, items, settings, signals, steering
+from store import changes, decisions, items, selfview, settings, signals, steering
 from store.control import CONTROL, Action, Verdict
 from store.db import Store
 from store.decisions import Decision
 from store.errors import UsageError
 from store.home import Home
 from store.items import Item
-from store.types import ItemKind, ItemState, SignalKind
+from store.types import ItemKind, ItemState, SignalKind, Trigger
 from tests.people import LONG, corrected, disliked_with, fine, typed
 from tests.seed import say
 
@@ -87,6 +88,9 @@ def test_what_helps_in_no_rehearsal_is_never_met_by_a_person(store: Store, host:
     }
     why_not = {each["knob"]: each["why_not"] for each in last(store).choice["candidates"]}
     assert why_not["instruction"] == "rehearsed on 3 recorded questions, it helped with none"
+    told = list(reasons.lines(selfview.told(store, last(store).id)))
+    assert "rehearsed  an instruction on 3 recorded questions: right in 0" in told
+    assert "rehearsed  a guard on 3 recorded questions: right in 3" in told
     assert item.effect is not None
     assert (item.effect["with"], item.effect["without"], item.effect["n"]) == (1.0, 0.0, 3)
 
@@ -106,9 +110,24 @@ def test_while_a_rehearsal_goes_on_nothing_is_decided_and_nothing_is_lost(store:
     controller.look(host)
     assert decisions.list_(store) == []
     assert len(stage.asked) == 3, "all are asked for at once"
+    assert controller.request(host, Trigger.IDLE) is None, "nor is it learned before it is known"
     stage.says = {ItemKind.INSTRUCTION: SHORT}
     controller.look(host)
     assert knobs(store) == ["instruction"]
+
+
+def test_what_waited_for_a_rehearsal_is_learned_where_that_helped_with_none(
+    store: Store, host: Store
+) -> None:
+    settings.put(store, settings.APPROVE_GUARD, "never")
+    complain(store)
+    stage = Rehearsed({ItemKind.INSTRUCTION: None})
+    controller = Controller(stage)
+    controller.look(host)
+    assert controller.request(host, Trigger.IDLE) is None
+    stage.says = {ItemKind.INSTRUCTION: LONG}
+    controller.look(host)
+    assert controller.request(host, Trigger.IDLE) is not None
 
 
 def test_what_cannot_be_rehearsed_is_left_to_the_next_replies(store: Store, host: Store) -> None:

@@ -70,6 +70,7 @@ class Controller:
         self._everything = 0.0
         self._refused: set[tuple[Signature, Knob]] = set()
         self._left: set[Signature] = set()
+        self._rehearsing: set[Signature] = set()
 
     def look(self, store: Store) -> None:
         """Take in what is new, and do what follows from it."""
@@ -152,9 +153,11 @@ class Controller:
         inputs, offered, found = self._inputs(store, signature, change, world)
         rehearsed = self._rehearsed(store, inputs, offered, found)
         if rehearsed is None:
+            self._rehearsing.add(signature)
             self._left.add(signature)
             self._again = True
             return
+        self._rehearsing.discard(signature)
         inputs, choice = rehearsed, deciding.decide(rehearsed)
         with store.write():
             if change is not None and inputs.flight is not None:
@@ -358,7 +361,8 @@ class Controller:
             names,
             stale=tuple(name for name in names if name in old),
             faults=faults,
-            busy=any(_being_tried(store, each, signature.key) for each in known),
+            busy=signature in self._rehearsing
+            or any(_being_tried(store, each, signature.key) for each in known),
             failed=sum(each.failures for each in tried if each.knob is Knob.WEIGHTS),
         )
 

@@ -2,7 +2,8 @@
 
 The controller asks from its own thread and may not wait, so a question that is not answered yet is asked for and the
 controller looks again when the reply is there. At temperature 0 and short, as measuring an item does: it is to be seen
-whether the fault comes again, not what a long reply would be. Nothing of it is kept but in memory. A guard that can
+whether the fault comes again, not what a long reply would be. Nothing of it is kept but in memory, and there only
+until something is forgotten. A guard that can
 mend what was said needs no reply; one that cannot asks for another as it would of a reply that is made, but once.
 """
 
@@ -25,7 +26,7 @@ from app.host.guarding import asked_again
 from app.host.jobs import Job, Priority, Sampling
 from app.host.runtime import Runtime
 from app.model.renderer import Turn
-from store import adapters, conversations, ids, items
+from store import adapters, conversations, forgetting, ids, items
 from store.db import Store
 from store.errors import MynahError, UsageError
 from store.items import Item
@@ -48,6 +49,7 @@ class Rehearsals:
         self._guard = threading.Lock()
         self._made: OrderedDict[str, str | None] = OrderedDict()
         self._going: set[str] = set()
+        self._forgotten: str | None = None
 
     def again(self, store: Store, reply: str, item: Item) -> str:
         """The text in a reply's place with an item in force (see `app.control.rehearsing`)."""
@@ -57,7 +59,11 @@ class Rehearsals:
             if not judged.violations:
                 return by_code(judged)
         key = self._key(store, reply, item)
+        moment = forgetting.latest(store)
         with self._guard:
+            if moment != self._forgotten:
+                self._forgotten = moment
+                self._made.clear()
             if key in self._going:
                 raise GoesOn
             if key in self._made:
