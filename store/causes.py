@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -229,6 +230,8 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 _OF_FORM = (Violated.LANGUAGE, Violated.FORMAT, Violated.LIST, Violated.CODE_ALONE)
+_KIN = {Violated.UNITS: (Violated.UNITS, Violated.SPELLING)}
+"""What is complained of in one breath."""
 _SHORT_FACT = 12
 """Words of a sentence that tells the owner one thing about themselves."""
 _SHORT_TEXT = 40
@@ -290,11 +293,14 @@ def still_wrong(signature: Signature, reply: str, again: str, target: str | None
         return None
     if signature.violated is Violated.FACT:
         return not _told(reply, again, target)
-    seen = _shape(reply, target)
-    if seen is Violated.WORDING:
+    named = _KIN.get(signature.violated, (signature.violated,))
+    shown = [each for each in named if each in _DIFFERS and _DIFFERS[each](reply, target)]
+    if not shown and signature.violated in _DIFFERS:
+        shown = [each for each in [_shape(reply, target)] if each in _DIFFERS]
+    if not shown:
         # Nothing of it can be seen but that the very same was said again.
         return True if again.strip() == reply.strip() else None
-    return _shape(again, target) in (seen, signature.violated)
+    return any(_DIFFERS[each](again, target) for each in shown)
 
 
 def _of_following(question: str, reply: str, following: str) -> Reading:
@@ -389,24 +395,17 @@ def _told(reply: str, again: str, target: str) -> bool:
 
 def _shape(reply: str, target: str) -> Violated:
     """What differs most between a reply and its correction that code can see."""
-    if target.lstrip()[:1] in "{[" and reply.lstrip()[:1] not in "{[":
-        return Violated.FORMAT
-    if bool(_HANGUL.search(reply)) != bool(_HANGUL.search(target)):
-        return Violated.LANGUAGE
-    if _around_code(reply) and not _around_code(target):
-        return Violated.CODE_ALONE
-    if len(_MARKED.findall(reply)) >= 2 and not _MARKED.search(target):
-        return Violated.LIST
-    if target.rstrip().endswith("?") and not reply.rstrip().endswith("?"):
-        return Violated.QUESTION
-    if _IMPERIAL.search(reply) and not _IMPERIAL.search(target) and _METRIC.search(target):
-        return Violated.UNITS
+    seen = (violated for violated, differs in _DIFFERS.items() if differs(reply, target))
+    return next(seen, Violated.WORDING)
+
+
+def _too_long(reply: str, target: str) -> bool:
     before, after = len(reply.split()), len(target.split())
-    if before >= 20 and after <= 0.6 * before:
-        return Violated.TOO_LONG
-    if after >= 20 and before <= 0.6 * after:
-        return Violated.TOO_SHORT
-    return Violated.SPELLING if _respelt(reply, target) else Violated.WORDING
+    return before >= 20 and after <= 0.6 * before
+
+
+def _unconverted(reply: str, target: str) -> bool:
+    return bool(_IMPERIAL.search(reply) and not _IMPERIAL.search(target) and _METRIC.search(target))
 
 
 def _around_code(text: str) -> bool:
@@ -426,3 +425,21 @@ def _respelt(reply: str, target: str) -> bool:
         for one, other in (pair, pair[::-1])
         if one in word
     )
+
+
+_DIFFERS: Mapping[Violated, Callable[[str, str], bool]] = {
+    Violated.FORMAT: lambda reply, target: (
+        target.lstrip()[:1] in ("{", "[") and reply.lstrip()[:1] not in ("{", "[")
+    ),
+    Violated.LANGUAGE: lambda reply, target: bool(_HANGUL.search(reply)) != bool(_HANGUL.search(target)),
+    Violated.CODE_ALONE: lambda reply, target: _around_code(reply) and not _around_code(target),
+    Violated.LIST: lambda reply, target: len(_MARKED.findall(reply)) >= 2 and not _MARKED.search(target),
+    Violated.QUESTION: lambda reply, target: (
+        target.rstrip().endswith("?") and not reply.rstrip().endswith("?")
+    ),
+    Violated.UNITS: _unconverted,
+    Violated.TOO_LONG: _too_long,
+    Violated.TOO_SHORT: lambda reply, target: _too_long(target, reply),
+    Violated.SPELLING: _respelt,
+}
+"""Whether a reply is unlike its correction in what code can see, what weighs most first."""

@@ -279,6 +279,36 @@ def test_a_rate_with_an_item_is_that_of_the_replies_that_had_it(store: Store) ->
     assert seen.count(TOO_LONG, started, exposed=seen.with_item(item.id)) == Count(0, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("key", "reply", "again", "target", "wrong"),
+    [
+        ("rule/too_long/prose", LONG, LONG, "word0 only.", True),
+        ("rule/too_long/prose", LONG, "word0 and word1.", "word0 only.", False),
+        ("rule/list/prose", "- a\n- b", "- c\n- d", "a and b.", True),
+        ("rule/list/prose", "- a\n- b", "c and d.", "a and b.", False),
+        ("rule/question/prose", f"- a\n- b {LONG}", LONG, "It is so. And you?", True),
+        ("rule/question/prose", f"- a\n- b {LONG}", f"{LONG} And you?", "It is so. And you?", False),
+        ("rule/ending/ada-yours", "Done.", "Done.", None, True),
+        ("rule/ending/ada-yours", "Done.", "Done.\n\nYours, Ada", None, False),
+        ("rule/code_alone/code", "Here:\n```\nx\n```", "So:\n```\ny\n```", "x", True),
+        ("rule/code_alone/code", "Here:\n```\nx\n```", "```\ny\n```", "x", False),
+        ("rule/units/prose", "It is 3 feet.", f"{LONG} 2 feet", "It is 1 m.", True),
+        ("rule/units/prose", f"{LONG} 3 feet", f"{LONG} 1 m", "It is 1 m.", False),
+        ("rule/units/prose", "My color.", "A color.", "My colour.", True),
+        ("rule/language/prose", "It is so.", "So it is.", "그렇습니다.", True),
+        ("own_fact/fact/live", "I do not know.", "You live somewhere.", "You live in Utrecht.", True),
+        ("own_fact/fact/live", "I do not know.", "In Utrecht!", "You live in Utrecht.", False),
+        ("style/wording/prose", "It goes up.", "It goes up.", "Up it climbs.", True),
+        ("style/wording/prose", "It goes up.", "It rises.", "Up it climbs.", None),
+        ("rule/hard_words/prose", LONG, LONG, None, None),
+    ],
+)
+def test_whether_a_reply_made_again_is_wrong_as_the_first_was(
+    key: str, reply: str, again: str, target: str | None, wrong: bool | None
+) -> None:
+    assert causes.still_wrong(Signature.parse(key), reply, again, target) is wrong
+
+
 def test_an_attempt_that_a_guard_refused_is_no_reply(store: Store) -> None:
     follower = Evidence()
     disliked(store, "One?", hint=SHORTER)

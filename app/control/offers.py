@@ -8,7 +8,6 @@ rating it rests on, and the store refuses it where that is not the owner's.
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -190,11 +189,13 @@ def _binding(store: Store, failures: Sequence[Failure], limits: dict[str, int]) 
 
 
 def _length(failures: Sequence[Failure], said: Sequence[str]) -> dict[str, int]:
-    """A bound from the owner's words, else a third above the median of what the owner wrote instead."""
-    for each in said:
-        named = _NUMBER.search(each)
-        if named is not None:
-            numbers = [_COUNTS.get(found.lower()) or int(found) for found in named.group(1, 2, 4) if found]
-            return {f"{named[3].lower()}s": max(1, *numbers)}
+    """Bounds from the owner's words, and a third above the longest that the owner wrote instead."""
+    limits: dict[str, int] = {}
+    for named in filter(None, map(_NUMBER.search, said)):
+        numbers = [_COUNTS.get(found.lower()) or int(found) for found in named.group(1, 2, 4) if found]
+        limits[f"{named[3].lower()}s"] = max(1, *numbers)
+        break
     lengths = [len(each.target.split()) for each in failures if each.target]
-    return {"words": round(statistics.median(lengths) * 4 / 3)} if lengths else {"sentences": 2}
+    if lengths:
+        limits.setdefault("words", round(max(lengths) * 4 / 3))
+    return limits or {"sentences": 2}

@@ -16,7 +16,7 @@ from app.control.offers import KINDS, Offer
 from app.harness import guards
 from app.harness.guards import Judged
 from store import causes, conversations
-from store.causes import Signature
+from store.causes import Signature, Violated
 from store.control import Knob
 from store.db import Store
 from store.errors import MynahError, NotFound
@@ -126,7 +126,9 @@ def _wrong(
     if item.kind is ItemKind.GUARD and again == reply:
         return True
     seen = causes.still_wrong(signature, reply, again, failure.target)
-    if seen is not None or check is None:
+    # How long is too long the owner's words may say; next to a correction only what is much longer can be seen.
+    doubtful = seen is None or (seen and signature.violated is Violated.TOO_LONG)
+    if check is None or not doubtful:
         return seen
     return bool(guards.judge([_as_item(check)], again).breaches)
 

@@ -3,8 +3,8 @@
 The controller asks from its own thread and may not wait, so a question that is not answered yet is asked for and the
 controller looks again when the reply is there. At temperature 0 and short, as measuring an item does: it is to be seen
 whether the fault comes again, not what a long reply would be. Nothing of it is kept but in memory, and there only
-until something is forgotten. A guard that can
-mend what was said needs no reply; one that cannot asks for another as it would of a reply that is made, but once.
+until something is forgotten. A guard that can mend what was said needs no reply; one that cannot asks for another as it
+would of a reply that is made, but once.
 """
 
 from __future__ import annotations
