@@ -191,10 +191,10 @@ def _binding(store: Store, failures: Sequence[Failure], limits: dict[str, int]) 
 def _length(failures: Sequence[Failure], said: Sequence[str]) -> dict[str, int]:
     """Bounds from the owner's words, and a third above the longest that the owner wrote instead."""
     limits: dict[str, int] = {}
-    for named in filter(None, map(_NUMBER.search, said)):
+    named = next(filter(None, map(_NUMBER.search, said)), None)
+    if named is not None:
         numbers = [_COUNTS.get(found.lower()) or int(found) for found in named.group(1, 2, 4) if found]
         limits[f"{named[3].lower()}s"] = max(1, *numbers)
-        break
     lengths = [len(each.target.split()) for each in failures if each.target]
     if lengths:
         limits.setdefault("words", round(max(lengths) * 4 / 3))
