@@ -439,9 +439,14 @@ def run(case: Case, place: Path) -> str:
 
 
 def decided(case: Case, place: Path) -> list[tuple[object, ...]]:
-    """All that the controller decided in a history: what, by which knob, and what was held against the others."""
+    """All that the controller decided in a history: what, by which knob, and what was held against the others.
+
+    It looks on until it is at rest: histories with more in them have more looks.
+    """
     with Store.open(Home(place).open()) as store, Store.open(Home(place).open()) as host:
-        case.history(Person(store, host))
+        person = Person(store, host)
+        case.history(person)
+        person.look()
         assert changes.unlike(store) == [], "every decision comes out the same from its record"
         assert decisions.broken_at(store) is None
         return [
