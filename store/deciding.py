@@ -133,11 +133,12 @@ def decide(inputs: Inputs) -> Choice:
         return _in_flight(inputs.flight, world)
     if world.frozen:
         return Choice(Action.NOTHING, "everything is frozen: `mynah freeze --off` lets changes be made again")
-    lacking = None if inputs.asked or inputs.stated else _lacking(inputs.now)
-    if lacking is not None:
-        return Choice(Action.NOTHING, lacking)
     candidates = _candidates(inputs)
     usable = [each for each in candidates if each.why_not is None]
+    told = inputs.asked or (inputs.stated and bool(usable) and usable[0].knob is Knob.MEMORY)
+    lacking = None if told else _lacking(inputs.now)
+    if lacking is not None:
+        return Choice(Action.NOTHING, lacking)
     if not usable:
         why = _NO_KNOB.get(inputs.signature.cause) or "nothing is left to try: " + "; ".join(
             f"{each.knob}: {each.why_not}" for each in candidates

@@ -232,8 +232,12 @@ def test_what_is_right_about_the_owner_is_remembered_when_it_is_written_down(
 
 
 def test_a_memory_that_is_not_heeded_is_left_to_the_weights(store: Store, host: Store) -> None:
-    corrected(store, "Where do I live?", "I cannot know that.", "You live in Utrecht.")
-    Controller(Rehearsed({ItemKind.MEMORY: "I do not know where you live."})).look(host)
+    controller = Controller(Rehearsed({ItemKind.MEMORY: "I do not know where you live."}))
+    for number in range(3):
+        corrected(store, "Where do I live?", "I cannot know that.", "You live in Utrecht.")
+        controller.look(host)
+        if number == 0:
+            assert decisions.list_(store) == [], "once is too little for anything but a memory"
     assert items.active(store) == []
     assert (last(store).choice["action"], last(store).choice["knob"]) == (Action.TRAIN, "weights")
 

@@ -45,7 +45,6 @@ from store.control import (
     RoundChoice,
     RoundInputs,
     Verdict,
-    World,
 )
 from store.db import Store
 from store.deciding import MIN_FAILURES
@@ -146,11 +145,11 @@ class Controller:
     def _one(self, store: Store, signature: Signature) -> None:
         known = changes.changes(store)
         change = changes.open_for(known, signature.key)
-        if change is not None and change.stage(signature.key) is Stage.TRYING:
-            self._note_if_gone(store, change)
-            change = changes.open_for(changes.changes(store), signature.key)
-        world = steering.world(store, known, ids.now())
-        inputs, offered, found = self._inputs(store, signature, change, world)
+        trying = change is not None and change.stage(signature.key) is Stage.TRYING
+        if change is not None and trying and self._note_if_gone(store, change):
+            known = changes.changes(store)
+            change = changes.open_for(known, signature.key)
+        inputs, offered, found = self._inputs(store, signature, change, known)
         rehearsed = self._rehearsed(store, inputs, offered, found)
         if rehearsed is None:
             self._rehearsing.add(signature)
@@ -168,9 +167,8 @@ class Controller:
                 self._record(store, inputs, choice)
 
     def _inputs(
-        self, store: Store, signature: Signature, change: Change | None, world: World
+        self, store: Store, signature: Signature, change: Change | None, known: list[Change]
     ) -> tuple[Inputs, dict[Knob, Offer], list[Failure]]:
-        known = changes.changes(store)
         key = signature.key
         since = max(changes.since(known, key), self._known_since(store, signature))
         request = self._asked(store, signature, since)
@@ -189,7 +187,7 @@ class Controller:
             samples=sum(each.message in waiting for each in found),
             attempts=changes.attempts(known, key),
             flight=None if change is None else self._flight(store, signature, change),
-            world=world,
+            world=steering.world(store, known, ids.now()),
             excluded=self._evidence.excluded,
             said=any(each.said is not None for each in found),
             stated=_stated(signature, found),
@@ -249,12 +247,13 @@ class Controller:
         stays = not change.knob.is_context and steering.stays(store, change)
         return Flight(change.decision.id, change.knob, True, before, after, stays)
 
-    def _note_if_gone(self, store: Store, change: Change) -> None:
+    def _note_if_gone(self, store: Store, change: Change) -> bool:
         """An item that the owner switched off, edited or had forgotten is a change the owner took back."""
         if change.item is None or items.get(store, change.item).state is ItemState.ACTIVE:
-            return
+            return False
         with store.write():
             steering.note_undone(store, change, By.OWNER)
+        return True
 
     def _conclude(self, store: Store, change: Change, inputs: Inputs, choice: Choice) -> None:
         flight = inputs.flight
