@@ -39,6 +39,7 @@ REPAIRED: list[tuple[Item, str, str]] = [
     (guard("must_end_with", text="?!"), "Really?", "Really?!"),
     (guard("forbidden", phrases=["as an AI"]), "As an  AI I cannot. It is 4.", "It is 4."),
     (guard("spelling", variant="british"), "The Color of `color`.", "The Colour of `color`."),
+    (guard("spelling", variant="british"), "The meter says 5 meters.", "The meter says 5 metres."),
     (guard("spelling", variant="american"), "TRAVELLED to the centre", "TRAVELED to the center"),
     (guard("json_schema", schema=SCHEMA), 'Sure:\n```json\n{"n": 3}\n```', '{"n": 3}'),
     (guard("must_end_with", text="\nYours, Ada"), "Done. Yours, Ada", "Done.\n\nYours, Ada"),
