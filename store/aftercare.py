@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from store import adapters, changes, decisions, sequential, settings, steering, units
+from store import adapters, changes, conversations, decisions, sequential, settings, steering, units
 from store.adapters import Adapter
 from store.changes import Stage
 from store.db import Store
@@ -139,11 +139,11 @@ class _Reply:
 
 
 def _replies(store: Store, base_hash: str) -> list[_Reply]:
-    """The newest answered replies, oldest first."""
+    """The newest answered replies, oldest first, without the attempts that a guard refused and nobody saw."""
     kinds = ", ".join("?" * len(_OBJECTS))
     rows = store.conn.execute(
         f"""
-        SELECT latest.created, latest.adapter, latest.context_items,
+        SELECT latest.id, {conversations.REPLACED} AS replaced, latest.created, latest.adapter, latest.context_items,
           units.id IS NOT NULL AND units.kind IN ({kinds}) AS objected
         FROM (SELECT rowid AS place, * FROM messages ORDER BY rowid DESC LIMIT ?) AS latest
         LEFT JOIN units ON units.message = latest.id
@@ -164,7 +164,8 @@ def _replies(store: Store, base_hash: str) -> list[_Reply]:
             MessageStatus.STOPPED,
             now(-SILENCE_SECONDS),
         ),
-    )
+    ).fetchall()
+    unseen = {row["replaced"] for row in rows}
     return [
         _Reply(
             row["created"],
@@ -173,6 +174,7 @@ def _replies(store: Store, base_hash: str) -> list[_Reply]:
             bool(row["objected"]),
         )
         for row in rows
+        if row["id"] not in unseen
     ]
 
 

@@ -1,15 +1,17 @@
 """What a failure was about: its cause, what was violated, and its topic, read from the owner's words by fixed rules.
 
 A decision must come out the same when it is made again from what is stored, so nothing here asks a model: failures
-cluster by equality of three words (the form of Self-Harness, arXiv 2606.09498). What the owner said counts more than
-what can be guessed from a correction, and the two are kept apart by the cause, because a rule that was guessed costs
-more when it is wrong. What nobody can name is unclear, and no rule is ever made of it.
+cluster by equality of three words (the form of Self-Harness, arXiv 2606.09498). What the owner said and what the
+owner's own version shows are two ways of reading one failure, so both end in one signature; whether a rule was said or
+has to be guessed is kept with the failure (`said`), as a rule that was guessed costs more when it is wrong. What nobody
+can name is unclear, and no rule is ever made of it.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -45,8 +47,12 @@ class Violated(StrEnum):
     HARD_WORDS = "hard_words"
     LANGUAGE = "language"
     FORMAT = "format"
+    CODE_ALONE = "code_alone"
     PHRASE = "phrase"
+    ENDING = "ending"
+    QUESTION = "question"
     UNITS = "units"
+    SPELLING = "spelling"
     FACT = "fact"
     WORDING = "wording"
     UNSAID = "unsaid"
@@ -70,8 +76,15 @@ class Signature:
         """The signature of a key; one that was forgotten keeps none of its words."""
         if key.count("/") < 2:
             return cls(Cause.UNCLEAR, Violated.UNSAID, "forgotten")
-        cause, violated, topic = key.split("/", 2)
+        cause, violated, topic = canonical(key).split("/", 2)
         return cls(Cause(cause), Violated(violated), topic)
+
+
+def canonical(key: str) -> str:
+    """A signature's key as it is written now: what only corrections had shown once had a cause of its own."""
+    cause, _, rest = key.partition("/")
+    guessed = cause == Cause.STYLE and not rest.startswith(f"{Violated.WORDING}/")
+    return f"{Cause.RULE}/{rest}" if guessed else key
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,9 @@ class Reading:
 
 
 PROSE, CODE = "prose", "code"
+
+QUOTED = re.compile(r"(?<!\w)[\"'“‘]([^\"'”’\n]{2,60})[\"'”’]")
+"""Words that are named as words, of which the mark that opens them follows no letter."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _STOP = frozenset(
@@ -105,7 +121,31 @@ _KEYWORDS: tuple[tuple[Violated, re.Pattern[str]], ...] = (
         Violated.PHRASE,
         re.compile(
             r"(?:don'?t|don’t|do\s+not|never|stop)\s+(?:say|saying|write|writing|use|using|begin\w*\s+with|"
-            r"start\w*\s+with|open\w*\s+with)\s+[\"'“‘]([^\"'”’]+)[\"'”’]",
+            r"start\w*\s+with|open\w*\s+with|end\w*\s+with|finish\w*\s+with|clos\w*\s+with|sign\w*\s+(?:off\s+)?with)\s+[\"'“‘]([^\"'”’]+)[\"'”’]",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        Violated.ENDING,
+        re.compile(
+            r"^(?!.*\b(?:don['’]?t|do not|never|stop|without)\b)"
+            r".*\b(?:sign(?:ed|-off)?|finish|end|close|last line)\b.{0,40}?" + QUOTED.pattern,
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        Violated.QUESTION,
+        re.compile(
+            r"\b(?:end|finish|close)\b.{0,30}\bquestion\b|\bask me (?:something|anything|back)\b|"
+            r"\bwould you ask me\b|되물어|질문으로 끝",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        Violated.CODE_ALONE,
+        re.compile(
+            r"\b(?:only|just) (?:the )?code\b|\bcode (?:only|alone)\b|\bno (?:prose|explanations?)\b|"
+            r"\bdon['’]?t (?:need|want) (?:the|an|any) explanations?\b|코드만",
             re.IGNORECASE,
         ),
     ),
@@ -117,8 +157,9 @@ _KEYWORDS: tuple[tuple[Violated, re.Pattern[str]], ...] = (
     (
         Violated.TOO_LONG,
         re.compile(
-            r"\b(?:shorter|short|brief(?:ly)?|concise(?:ly)?|too long|less text|one sentence|two sentences|"
-            r"in a sentence|at most \d+ (?:words|sentences))\b|짧게|간단히|너무 길|간결",
+            r"\b(?:shorter|short|brief(?:ly)?|concise(?:ly)?|too long|less text|too much text|one sentence|"
+            r"two sentences|(?:in|to) a sentence|quick answer|at most \d+ (?:words|sentences))\b|"
+            r"짧게|간단히|너무 길|간결",
             re.IGNORECASE,
         ),
     ),
@@ -143,10 +184,12 @@ _KEYWORDS: tuple[tuple[Violated, re.Pattern[str]], ...] = (
     (
         Violated.UNITS,
         re.compile(
-            r"\b(?:metric|imperial|celsius|fahrenheit|kilomet\w+|in (?:km|kg|cm|miles|pounds)|24[- ]hour)\b|미터법",
+            r"\b(?:metric|imperial|celsius|fahrenheit|(?:kilo|centi|milli)?met(?:re|er)s|kilograms|"
+            r"in (?:km|kg|cm|miles|pounds)|24[- ]hour)\b|미터법",
             re.IGNORECASE,
         ),
     ),
+    (Violated.SPELLING, re.compile(r"\b(?:british|american) (?:spelling|english)\b", re.IGNORECASE)),
 )
 _OWN_FACT = re.compile(
     r"\b(?:my\s+[\w\s'’-]{1,40}?\s+(?:is|are|was|were)\s+\S|call me\b|i(?:'m|’m| am)\s+(?:a|an|called|from|based|"
@@ -162,6 +205,37 @@ _TOLD_ANSWER = re.compile(
 )
 _WRONG = re.compile(r"\b(?:wrong|incorrect|not true|not right|false|mistake)\b|틀렸|틀린|아니", re.IGNORECASE)
 _MARKED = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+", re.MULTILINE)
+_FENCE = re.compile(
+    r"^ {0,3}(?:```|~~~)[^\n]*\n.*?(?:^ {0,3}(?:```|~~~)[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
+_IMPERIAL = re.compile(
+    r"\b(?:miles?|mph|feet|foot|inch(?:es)?|yards?|pounds?|lbs?|ounces?|gallons?|fahrenheit)\b|°\s?F\b",
+    re.IGNORECASE,
+)
+_SPELT = (("or", "our"), ("er", "re"), ("iz", "is"), ("yz", "ys"), ("gray", "grey"), ("l", "ll"))
+"""American and British, as letters within a word."""
+_METRIC = re.compile(
+    r"\b(?:(?:kilo|centi|milli)?met(?:re|er)s?|km(?:/h)?|cm|mm|kg|kilograms?|grams?|lit(?:re|er)s?|celsius)\b|°\s?C\b|"
+    r"\d\s?(?:m|g|l)\b",
+    re.IGNORECASE,
+)
+_ABOUT_YOU = re.compile(
+    r"^\W*(?:your\b.{1,40}?\b(?:is|are|was|were)\b|you(?:['’]re|\s+(?:are|live|work|like|love|prefer|were|study|drive|"
+    r"moved|grew|have(?!\s+to\b)))\b)|^\W*(?:당신|너)(?:의|는|은)?\s",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(
+    r"\b(?:please|answer|reply|write|say|speak|use|be|keep|give|want|wish|prefer|like|rather|always|never)\b|"
+    r"주세요|해\s?줘|하세요|해요\b|바랍니다",
+    re.IGNORECASE,
+)
+_OF_FORM = (Violated.LANGUAGE, Violated.FORMAT, Violated.LIST, Violated.CODE_ALONE)
+_KIN = {Violated.UNITS: (Violated.UNITS, Violated.SPELLING)}
+"""What is complained of in one breath."""
+_SHORT_FACT = 12
+"""Words of a sentence that tells the owner one thing about themselves."""
+_SHORT_TEXT = 40
+"""Words of an answer that is about one fact."""
 _HANGUL = re.compile(r"[\uac00-\ud7a3]")
 _MINE = re.compile(r"\b(?:my|mine|i|me)\b|(?:내|제|나|저)(?:\s|는|가|의|를)", re.IGNORECASE)
 _CHANGES = re.compile(r"\d|[A-Z\uac00-\ud7a3]")
@@ -193,15 +267,40 @@ def of_failure(kind: UnitKind, question: str, reply: str, target: str | None, hi
     if kind is UnitKind.REQUERY:
         return _of_following(question, reply, hint or "")
     words = own_words(hint or "")
-    if words:
-        reading = of_words(words, question, reply)
-        if reading is not None:
-            return reading
-    if kind is UnitKind.CORRECTION and target:
-        return _of_correction(question, reply, target)
+    reading = of_words(words, question, reply) if words else None
+    corrected = target if kind is UnitKind.CORRECTION else None
+    if reading is not None and not (corrected and reading.said is None):
+        return reading
+    if corrected:
+        wrong = reading is not None and reading.signature.cause is Cause.UNKNOWN_FACT
+        if wrong and len(corrected.split()) <= _SHORT_TEXT and _shape(reply, corrected) not in _OF_FORM:
+            return _fact(question, corrected)
+        return _of_correction(question, reply, corrected, words if _ASKS.search(words) else None)
     if words and kind is UnitKind.THUMB_DOWN:
         return Reading(Signature(Cause.RULE, Violated.WORDING, topic_of(words)), words)
     return Reading(Signature(Cause.UNCLEAR, Violated.UNSAID, text_kind(reply)))
+
+
+def still_wrong(signature: Signature, reply: str, again: str, target: str | None) -> bool | None:
+    """Whether a reply made again is wrong as the first was, by the eye that read the first; None: it cannot tell.
+
+    ``target``: the owner's own version of the first.
+    """
+    if signature.violated is Violated.ENDING:
+        last = again.strip().rsplit("\n", 1)[-1]
+        return topic_of(last) != signature.topic
+    if not target:
+        return None
+    if signature.violated is Violated.FACT:
+        return not _told(reply, again, target)
+    named = _KIN.get(signature.violated, (signature.violated,))
+    shown = [each for each in named if each in _DIFFERS and _DIFFERS[each](reply, target)]
+    if not shown and signature.violated in _DIFFERS:
+        shown = [each for each in [_shape(reply, target)] if each in _DIFFERS]
+    if not shown:
+        # Nothing of it can be seen but that the very same was said again.
+        return True if again.strip() == reply.strip() else None
+    return any(_DIFFERS[each](again, target) for each in shown)
 
 
 def _of_following(question: str, reply: str, following: str) -> Reading:
@@ -232,7 +331,7 @@ def of_words(words: str, question: str = "", reply: str = "") -> Reading | None:
     for violated, pattern in _KEYWORDS:
         found = pattern.search(words)
         if found is not None:
-            topic = topic_of(found[1]) if violated is Violated.PHRASE else place
+            topic = topic_of(found[1]) if violated in (Violated.PHRASE, Violated.ENDING) else place
             return Reading(Signature(Cause.RULE, violated, topic), words)
     if _OWN_FACT.search(words):
         return Reading(Signature(Cause.OWN_FACT, Violated.FACT, topic_of(question or words)), words)
@@ -243,21 +342,29 @@ def of_words(words: str, question: str = "", reply: str = "") -> Reading | None:
     return None
 
 
-def _of_correction(question: str, reply: str, target: str) -> Reading:
+def _of_correction(question: str, reply: str, target: str, words: str | None) -> Reading:
+    """``words``: what was asked for with it, in which no fault is named."""
     place = text_kind(reply)
-    if place == PROSE and _fact_put_right(reply, target):
-        cause = Cause.OWN_FACT if _MINE.search(question) else Cause.WORLD_FACT
-        return Reading(Signature(cause, Violated.FACT, topic_of(question)), target)
+    told = _MINE.search(question) and _ABOUT_YOU.search(target) and len(target.split()) <= _SHORT_FACT
+    if place == PROSE and (told or _fact_put_right(reply, target)):
+        return _fact(question, target)
     opening = _opening_dropped(reply, target)
     if opening is not None:
-        return Reading(Signature(Cause.STYLE, Violated.PHRASE, topic_of(opening)))
-    return Reading(Signature(Cause.STYLE, _shape(reply, target), place))
+        return Reading(Signature(Cause.RULE, Violated.PHRASE, topic_of(opening)), words)
+    shape = _shape(reply, target)
+    return Reading(Signature(Cause.STYLE if shape is Violated.WORDING else Cause.RULE, shape, place), words)
+
+
+def _fact(question: str, target: str) -> Reading:
+    """What is right, in the owner's words; a topic of the owner's own is theirs."""
+    cause = Cause.OWN_FACT if _MINE.search(question) else Cause.WORLD_FACT
+    return Reading(Signature(cause, Violated.FACT, topic_of(question)), target)
 
 
 def _fact_put_right(reply: str, target: str) -> bool:
     """Whether two short texts say the same but for names or numbers."""
     before, after = reply.split(), target.split()
-    if not before or max(len(before), len(after)) > 40:
+    if not before or max(len(before), len(after)) > _SHORT_TEXT:
         return False
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     if matcher.ratio() < 0.5:
@@ -278,17 +385,61 @@ def _opening_dropped(reply: str, target: str) -> str | None:
     return None
 
 
+def _told(reply: str, again: str, target: str) -> bool:
+    """Whether what a correction tells and the reply did not is in another reply."""
+    known = {word.lower() for word in _WORD.findall(reply)} | _STOP
+    new = [word for word in _WORD.findall(target) if word.lower() not in known]
+    named = [word for word in new[1:] or new if _CHANGES.search(word)] or sorted(new, key=len)[-1:]
+    return all(word.lower() in again.lower() for word in named)
+
+
 def _shape(reply: str, target: str) -> Violated:
     """What differs most between a reply and its correction that code can see."""
-    if target.lstrip()[:1] in "{[" and reply.lstrip()[:1] not in "{[":
-        return Violated.FORMAT
-    if bool(_HANGUL.search(reply)) != bool(_HANGUL.search(target)):
-        return Violated.LANGUAGE
-    if len(_MARKED.findall(reply)) >= 2 and not _MARKED.search(target):
-        return Violated.LIST
+    seen = (violated for violated, differs in _DIFFERS.items() if differs(reply, target))
+    return next(seen, Violated.WORDING)
+
+
+def _too_long(reply: str, target: str) -> bool:
     before, after = len(reply.split()), len(target.split())
-    if before >= 20 and after <= 0.6 * before:
-        return Violated.TOO_LONG
-    if after >= 20 and before <= 0.6 * after:
-        return Violated.TOO_SHORT
-    return Violated.WORDING
+    return before >= 20 and after <= 0.6 * before
+
+
+def _unconverted(reply: str, target: str) -> bool:
+    return bool(_IMPERIAL.search(reply) and not _IMPERIAL.search(target) and _METRIC.search(target))
+
+
+def _around_code(text: str) -> bool:
+    """Whether a text holds code between fences, and words around it."""
+    return "```" in text and bool(_FENCE.sub("", text).strip())
+
+
+def _respelt(reply: str, target: str) -> bool:
+    """Whether a word of a reply stands in its correction in the other spelling."""
+    before = {word.lower() for word in _WORD.findall(reply)}
+    after = {word.lower() for word in _WORD.findall(target)}
+    gone = before - after
+    return any(
+        word.replace(one, other) in after - before
+        for word in gone
+        for pair in _SPELT
+        for one, other in (pair, pair[::-1])
+        if one in word
+    )
+
+
+_DIFFERS: Mapping[Violated, Callable[[str, str], bool]] = {
+    Violated.FORMAT: lambda reply, target: (
+        target.lstrip()[:1] in ("{", "[") and reply.lstrip()[:1] not in ("{", "[")
+    ),
+    Violated.LANGUAGE: lambda reply, target: bool(_HANGUL.search(reply)) != bool(_HANGUL.search(target)),
+    Violated.CODE_ALONE: lambda reply, target: _around_code(reply) and not _around_code(target),
+    Violated.LIST: lambda reply, target: len(_MARKED.findall(reply)) >= 2 and not _MARKED.search(target),
+    Violated.QUESTION: lambda reply, target: (
+        target.rstrip().endswith("?") and not reply.rstrip().endswith("?")
+    ),
+    Violated.UNITS: _unconverted,
+    Violated.TOO_LONG: _too_long,
+    Violated.TOO_SHORT: lambda reply, target: _too_long(target, reply),
+    Violated.SPELLING: _respelt,
+}
+"""Whether a reply is unlike its correction in what code can see, what weighs most first."""

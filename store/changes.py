@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from store import adapters, decisions, ids, runs
+from store.causes import canonical
 from store.control import (
     CONTROL,
     EVERYTHING,
@@ -197,15 +198,24 @@ def open_for(known: Iterable[Change], signature: str) -> Change | None:
 
 
 def since(known: Iterable[Change], signature: str) -> str:
-    """The moment from which failures count anew: when the last change for a signature came, or was taken back."""
+    """The moment from which failures count anew: when the last change for a signature came, or was taken back.
+
+    What failed while a change was in force that did not help failed for the old reason, and counts for the next one.
+    """
     moments = [
         moment
         for each in known
         if signature in each.signatures
-        for moment in (each.applied, each.undone, each.declined, each.ended.get(signature))
+        for moment in (each.applied, *_ends(each, signature))
         if moment is not None
     ]
     return max(moments, default="")
+
+
+def _ends(change: Change, signature: str) -> tuple[str | None, ...]:
+    verdict = change.verdicts.get(signature)
+    ended = None if verdict is Verdict.NOT_HELPED else change.ended.get(signature)
+    return change.undone, change.declined, ended
 
 
 def record_of(known: Iterable[Change]) -> dict[Knob, tuple[int, int]]:
@@ -308,10 +318,12 @@ def _change(record: Decision) -> Change | None:
     if record.kind == ROUND:
         if action != Action.TRAIN:
             return None
-        return Change(record, Knob.WEIGHTS, tuple(record.choice["learns"]), record.choice["ask"])
+        learns = tuple(dict.fromkeys(map(canonical, record.choice["learns"])))
+        return Change(record, Knob.WEIGHTS, learns, record.choice["ask"])
     if action != Action.PROPOSE:
         return None
-    return Change(record, Knob(record.choice["knob"]), (record.inputs["signature"],), record.choice["ask"])
+    signature = canonical(record.inputs["signature"])
+    return Change(record, Knob(record.choice["knob"]), (signature,), record.choice["ask"])
 
 
 def _follow(change: Change, record: Decision) -> None:
@@ -327,7 +339,7 @@ def _follow(change: Change, record: Decision) -> None:
     elif record.kind == UNDONE:
         change.undone, change.undone_by = record.created, By(record.choice["by"])
     elif record.kind == OUTCOME:
-        signature = told["signature"]
+        signature = canonical(told["signature"])
         change.verdicts[signature] = Verdict(record.choice["verdict"])
         change.ended[signature] = record.created
         change.outcomes[signature] = dict(told)

@@ -15,7 +15,7 @@ from typing import Any
 from store.causes import Signature
 from store.evidence import Count
 
-RULES = "control-1"
+RULES = "control-2"
 """Part of every record: other rules have another name, and a record is made again only by those it was made by."""
 
 EVERYTHING, NEW = "everything", "new"
@@ -152,8 +152,10 @@ class Inputs:
     """All that a decision on one signature is made from.
 
     ``offers`` are what can be proposed, by knob: the item that says the same already, or `NEW`; no words and no hashes
-    of them, which would outlive what is forgotten. ``samples`` counts what a learning run could be made of.
-    ``excluded`` is for the reader: no rule looks at it.
+    of them, which would outlive what is forgotten. ``said``: the owner put into words what is wanted; ``stated``: what
+    is right about the owner was written down by the owner. ``rehearsed``: of recorded questions that were answered
+    again with what is offered, how many were wrong all the same. ``samples`` counts what a learning run could be made
+    of. ``excluded`` is for the reader: no rule looks at it.
     """
 
     signature: Signature
@@ -166,12 +168,16 @@ class Inputs:
     world: World = field(default_factory=World)
     excluded: Mapping[str, int] = field(default_factory=dict)
     rules: str = RULES
+    said: bool = False
+    stated: bool = False
+    rehearsed: Mapping[Knob, Count] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """As a record holds it."""
         record = asdict(self)
         record["signature"] = self.signature.key
         record["now"] = self.now.as_dict()
+        record["rehearsed"] = {str(knob): count.as_dict() for knob, count in self.rehearsed.items()}
         if self.flight is not None:
             record["flight"] |= {"before": self.flight.before.as_dict(), "after": self.flight.after.as_dict()}
         plain: dict[str, Any] = json.loads(json.dumps(record))
@@ -204,6 +210,9 @@ class Inputs:
             world=world_of(record["world"]),
             excluded=record["excluded"],
             rules=record["rules"],
+            said=record["said"],
+            stated=record["stated"],
+            rehearsed={Knob(knob): Count.of(count) for knob, count in record["rehearsed"].items()},
         )
 
 

@@ -33,6 +33,11 @@ PROGRAM = "api"
 ASIDE = "aside"
 """The source of conversations that a program kept out of learning: no other transcript is matched to them."""
 
+INSTEAD_OF = "instead_of"
+"""Key of a reply's sampler settings: the attempt before it, which a guard refused and nobody saw."""
+REPLACED = f"CASE WHEN instr(sampler, '\"{INSTEAD_OF}\"') THEN json_extract(sampler, '$.{INSTEAD_OF}') END"
+"""That attempt as SQL, cheap where there is none."""
+
 _MOST_ALIKE = 50
 
 
@@ -353,14 +358,19 @@ def siblings(store: Store, message: str) -> list[Message]:
 
 
 def beside(store: Store, conversation: str) -> dict[str, list[str]]:
-    """The `siblings` of every message of a conversation, by id: one question for them all."""
+    """The `siblings` of every message of a conversation, by id: one question for them all.
+
+    An attempt that nobody saw is beside nothing.
+    """
     rows = store.conn.execute(
-        "SELECT id, parent, role FROM messages WHERE conversation = ? ORDER BY rowid", (conversation,)
-    )
+        f"SELECT id, parent, role, {REPLACED} AS replaced FROM messages WHERE conversation = ? ORDER BY rowid",
+        (conversation,),
+    ).fetchall()
+    unseen = {row["replaced"] for row in rows}
     places: dict[tuple[str | None, str], list[str]] = {}
     found = {}
     for row in rows:
-        place = places.setdefault((row["parent"], row["role"]), [])
+        place = [] if row["id"] in unseen else places.setdefault((row["parent"], row["role"]), [])
         place.append(row["id"])
         found[row["id"]] = place
     return found

@@ -1,9 +1,11 @@
 """The rules by which Mynah decides what to change about itself, as pure functions over what was counted.
 
 Nothing < memory < instruction < guard < weights: the cheapest knob that can help goes first, and a dearer one only when
-the cheaper was in force often enough and was seen not to help. A rule that the owner said is cheap; one that would have
-to be guessed from corrections costs more than showing those corrections to the model, so a taste that was only shown
-goes to the weights. What failed twice is locked, and when nothing is left the honest answer is that it cannot be fixed.
+the cheaper was seen not to help: in a rehearsal on the very questions that went wrong, or in force, for as long as it
+takes to tell (three of three do, by an exact test). What failed meanwhile counts for the next knob, so going up the
+ladder costs no replies that say nothing new. A rule that the owner said is cheap; one that would have to be guessed
+from corrections costs more than showing those corrections to the model, so a taste that was only shown goes to the
+weights. What failed twice is locked, and when nothing is left the honest answer is that it cannot be fixed.
 
 All inputs are plain values (`store.control`), so every decision can be made again from its record.
 The order of knobs follows measurements of others: memory brought 14.9 %, weights alone 1.1 %, both 16.0 %
@@ -13,8 +15,8 @@ The order of knobs follows measurements of others: memory brought 14.9 %, weight
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from store.causes import Cause, Signature, Violated
@@ -44,7 +46,10 @@ MIN_FAILURES, MIN_CONVERSATIONS = 3, 2
 MIN_LOW = 0.02
 """The rate that failures must at least have, at the interval's lower end: rarer ones are not worth a change."""
 MIN_EXPOSED = 6
-"""Occasions a change must have had before anything is said of it."""
+"""Occasions a change must have had before it is said to have helped, or to have made things worse."""
+CHANCE = 1 / 8
+"""How likely so many failures may be of a change that halves them, before it is said not to help. So low that it takes
+three of three where every reply failed before; an item that is given up for the next knob has cost nothing else."""
 COST: Mapping[Knob, int] = {Knob.MEMORY: 1, Knob.INSTRUCTION: 2, Knob.GUARD: 3, Knob.WEIGHTS: 4}
 GUESSED = 3
 """What a rule costs more that nobody said: dearer than the weights, which are shown the corrections themselves."""
@@ -54,23 +59,30 @@ RISK: Mapping[Knob, str] = {
     Knob.GUARD: "medium: a good reply may be changed",
     Knob.WEIGHTS: "high: every reply may change; the gate tests it first",
 }
-CHECKABLE = frozenset({Violated.TOO_LONG, Violated.LIST, Violated.FORMAT, Violated.PHRASE, Violated.LANGUAGE})
+CHECKABLE = frozenset(
+    {
+        Violated.TOO_LONG,
+        Violated.LIST,
+        Violated.FORMAT,
+        Violated.PHRASE,
+        Violated.LANGUAGE,
+        Violated.ENDING,
+        Violated.CODE_ALONE,
+        Violated.SPELLING,
+        Violated.UNITS,
+        Violated.QUESTION,
+    }
+)
 """What code can see in a reply."""
 
 
-class Ground(StrEnum):
-    """What a change rests on: words of the owner's, or what they were seen to prefer."""
-
-    SAID = "said"
-    SHOWN = "shown"
-
-
-_KNOBS: Mapping[Cause, tuple[tuple[Knob, Ground], ...]] = {
-    Cause.OWN_FACT: ((Knob.MEMORY, Ground.SAID),),
-    Cause.WORLD_FACT: ((Knob.MEMORY, Ground.SAID), (Knob.WEIGHTS, Ground.SHOWN)),
+_CONTEXT = (Knob.INSTRUCTION, Knob.GUARD, Knob.WEIGHTS)
+_KNOBS: Mapping[Cause, tuple[Knob, ...]] = {
+    Cause.OWN_FACT: (Knob.MEMORY, Knob.WEIGHTS),
+    Cause.WORLD_FACT: (Knob.MEMORY, Knob.WEIGHTS),
     Cause.UNKNOWN_FACT: (),
-    Cause.RULE: ((Knob.INSTRUCTION, Ground.SAID), (Knob.GUARD, Ground.SAID), (Knob.WEIGHTS, Ground.SHOWN)),
-    Cause.STYLE: ((Knob.WEIGHTS, Ground.SHOWN), (Knob.INSTRUCTION, Ground.SHOWN), (Knob.GUARD, Ground.SHOWN)),
+    Cause.RULE: _CONTEXT,
+    Cause.STYLE: _CONTEXT,
     Cause.UNCLEAR: (),
 }
 _NO_KNOB = {
@@ -89,7 +101,7 @@ LOCKED = "learning did not help with this twice, so it is not tried a third time
 def verdict(before: Count, after: Count) -> Verdict:
     """Whether a change helped, from how often replies failed before it and while it was in force."""
     if after.steps < MIN_EXPOSED:
-        return Verdict.TOO_EARLY
+        return Verdict.NOT_HELPED if _beyond_chance(before, after) else Verdict.TOO_EARLY
     low, high = after.interval
     if before.steps >= MIN_EXPOSED and low > before.interval[1]:
         return Verdict.WORSE
@@ -102,6 +114,18 @@ def verdict(before: Count, after: Count) -> Verdict:
     return Verdict.TOO_EARLY
 
 
+def _beyond_chance(before: Count, after: Count) -> bool:
+    """Whether so many failures, three at least, would be rare with a change that halves them (exact binomial tail)."""
+    if after.failures < MIN_FAILURES or after.conversations < MIN_CONVERSATIONS:
+        return False
+    halved = (before.rate or 1.0) / 2
+    tail = sum(
+        math.comb(after.steps, number) * halved**number * (1 - halved) ** (after.steps - number)
+        for number in range(after.failures, after.steps + 1)
+    )
+    return tail <= CHANCE
+
+
 def decide(inputs: Inputs) -> Choice:
     """What to do about one signature."""
     world = inputs.world
@@ -109,11 +133,12 @@ def decide(inputs: Inputs) -> Choice:
         return _in_flight(inputs.flight, world)
     if world.frozen:
         return Choice(Action.NOTHING, "everything is frozen: `mynah freeze --off` lets changes be made again")
-    lacking = None if inputs.asked else _lacking(inputs.now)
-    if lacking is not None:
-        return Choice(Action.NOTHING, lacking)
     candidates = _candidates(inputs)
     usable = [each for each in candidates if each.why_not is None]
+    told = inputs.asked or (inputs.stated and bool(usable) and usable[0].knob is Knob.MEMORY)
+    lacking = None if told else _lacking(inputs.now)
+    if lacking is not None:
+        return Choice(Action.NOTHING, lacking)
     if not usable:
         why = _NO_KNOB.get(inputs.signature.cause) or "nothing is left to try: " + "; ".join(
             f"{each.knob}: {each.why_not}" for each in candidates
@@ -175,12 +200,25 @@ def _lacking(now: Count) -> str | None:
 def _candidates(inputs: Inputs) -> list[Candidate]:
     """The knobs for a cause, the one to try first at the top, each with why it cannot be tried where it cannot."""
     found = []
-    for knob, ground in _KNOBS[inputs.signature.cause]:
+    said = inputs.said or inputs.asked
+    for knob in _KNOBS[inputs.signature.cause]:
         if knob is Knob.GUARD and inputs.signature.violated not in CHECKABLE:
             continue
-        cost = COST[knob] + (GUESSED if knob.is_context and ground is Ground.SHOWN else 0)
+        cost = COST[knob] + (GUESSED if knob.is_context and not said else 0)
         found.append(Candidate(knob, cost, RISK[knob], inputs.world.confidence(knob), _why_not(inputs, knob)))
-    return sorted(found, key=lambda each: (_failed(inputs, each.knob), each.cost))
+    return sorted(found, key=lambda each: _order(inputs, each))
+
+
+def _order(inputs: Inputs, candidate: Candidate) -> tuple[int, bool, bool, float, int]:
+    """What goes first, the lower: what failed less often, and what is cheaper.
+
+    Among what is cheaper than the weights, or dearer, a rehearsal that was right more often goes before a price: a
+    person waits for three good replies in a row more than twice as long where one in three is wrong. What was wrong in
+    more than half goes after the weights too, which cannot be rehearsed.
+    """
+    wrong = inputs.rehearsed.get(candidate.knob, Count(0, 0, 0)).rate
+    failed = _failed(inputs, candidate.knob)
+    return failed, wrong > 1 / 2, candidate.cost >= COST[Knob.WEIGHTS], wrong, candidate.cost
 
 
 def _why_not(inputs: Inputs, knob: Knob) -> str | None:
@@ -195,6 +233,9 @@ def _why_not(inputs: Inputs, knob: Knob) -> str | None:
         return "nothing to propose"
     if inputs.offers[knob] in {each.item for each in inputs.attempts}:
         return "the same change was made here before"
+    count = inputs.rehearsed.get(knob)
+    if count is not None and count.steps and count.failures == count.steps:
+        return f"rehearsed on {count.steps} recorded questions, it helped with none"
     return None
 
 
@@ -221,6 +262,8 @@ def _waits(knob: Knob, world: World) -> str | None:
 def _why(inputs: Inputs) -> str:
     if inputs.asked:
         return "the owner asked for it in so many words"
+    if inputs.stated:
+        return "the owner wrote down what is right"
     low, high = inputs.now.interval
     return (
         f"{inputs.now.failures} of {inputs.now.steps} replies in {inputs.now.conversations} conversations failed like "
@@ -301,6 +344,10 @@ _DESCRIBED: Mapping[Violated, str] = {
     Violated.HARD_WORDS: "words that are too hard ({topic})",
     Violated.LANGUAGE: "another language than you want ({topic})",
     Violated.FORMAT: "another format than you want ({topic})",
+    Violated.CODE_ALONE: "words around the code ({topic})",
+    Violated.ENDING: "another ending than you want ({topic})",
+    Violated.QUESTION: "no question at the end ({topic})",
+    Violated.SPELLING: "another spelling than you want ({topic})",
     Violated.PHRASE: "phrases that you do not want ({topic})",
     Violated.UNITS: "other units than you want ({topic})",
     Violated.FACT: "facts that are wrong or missing ({topic})",

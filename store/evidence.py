@@ -15,7 +15,7 @@ import json
 import math
 import re
 import sqlite3
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -23,8 +23,9 @@ from datetime import UTC, datetime, timedelta
 
 from store import asked, causes, units
 from store.causes import Reading, Signature
-from store.conversations import ASIDE, PROGRAM
+from store.conversations import ASIDE, PROGRAM, REPLACED
 from store.db import Store
+from store.redaction import contains_secret
 from store.types import Consent, ErrorClass, EventKind, MessageStatus, UnitKind, UnitState
 
 Z = 1.959964
@@ -43,6 +44,12 @@ _NOTICE = re.compile(
     r"context (?:length|window) (?:exceeded|overflow))",
     re.IGNORECASE | re.DOTALL,
 )
+_NOTE = (
+    "CASE WHEN units.kind = 'correction' AND units.hint IS NULL THEN (SELECT CASE WHEN value < 0 THEN signals.text END "
+    "FROM signals WHERE signals.message = units.message AND signals.kind = 'thumb' AND signals.source = 'user' "
+    "ORDER BY signals.rowid DESC LIMIT 1) END"
+)
+"""What was said with the thumb down beside a correction. The lesson is the correction, so its unit does not hold it."""
 _LONGEST_NOTICE = 200
 _ENDED = frozenset({MessageStatus.COMPLETE.value, MessageStatus.STOPPED.value})
 
@@ -84,7 +91,10 @@ class Count:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed reply. ``place`` is its step's; ``unit`` its learning unit; ``said`` what a rule can be made of."""
+    """One failed reply. ``place`` is its step's; ``unit`` its learning unit; ``said`` what a rule can be made of.
+
+    ``target``: the owner's own version of it.
+    """
 
     place: int
     message: str
@@ -92,6 +102,7 @@ class Failure:
     created: str
     unit: str
     said: str | None
+    target: str | None = None
 
 
 @dataclass(frozen=True)
@@ -259,7 +270,7 @@ class Evidence:
         columns = (
             "SELECT m.rowid, m.id, m.created, m.status, m.error_class, m.base_hash, m.adapter, "
             f"m.context_items, instr(m.text, '```'), CASE WHEN length(m.text) <= {_LONGEST_NOTICE} "
-            "THEN m.text END, substr(q.text, 1, 400) "
+            f"THEN m.text END, substr(q.text, 1, 400), {REPLACED.replace('sampler', 'm.sampler')} "
             "FROM messages AS m LEFT JOIN messages AS q ON q.id = m.parent AND m.rowid > ? "
             "WHERE m.role = 'assistant' AND "
         )
@@ -281,7 +292,9 @@ class Evidence:
         return took
 
     def _take_reply(self, row: sqlite3.Row) -> None:
-        rowid, message, created, status, error, base, adapter, items, fenced, text, question = row
+        rowid, message, created, status, error, base, adapter, items, fenced, text, question, replaced = row
+        if replaced is not None:
+            self._leave_out(replaced)
         if status == MessageStatus.GENERATING:
             self._open.add(rowid)
             return
@@ -307,6 +320,16 @@ class Evidence:
         if items and items != "[]":
             for item in json.loads(items):
                 self._items[item].add(message)
+
+    def _leave_out(self, attempt: str) -> None:
+        """Nobody saw it: a guard asked for another reply, which is the one that counts."""
+        place = self._place.pop(attempt, None)
+        if place is None:
+            return
+        for places in (self._all, *self._by_kind.values(), *self._by_topic.values()):
+            at = bisect_left(places, place)
+            if places[at : at + 1] == [place]:
+                del places[at]
 
     def _take_requests(self, store: Store) -> bool:
         """What was noted as asked for when it was typed, of the last day, where it may be remembered."""
@@ -351,7 +374,7 @@ class Evidence:
 
     def _take_units(self, store: Store) -> bool:
         rows = store.conn.execute(
-            "SELECT units.*, m.text AS reply, q.text AS question, conversations.train AS train, "
+            f"SELECT units.*, {_NOTE} AS note, m.text AS reply, q.text AS question, conversations.train AS train, "
             "conversations.source AS source "
             "FROM units JOIN messages AS m ON m.id = units.message LEFT JOIN messages AS q ON q.id = m.parent "
             "JOIN conversations ON conversations.id = units.conversation WHERE units.updated >= ? "
@@ -384,14 +407,22 @@ class Evidence:
         self._signature[message] = reading.signature
         self._touched_signatures.add(reading.signature)
         self._failures[reading.signature][message] = Failure(
-            place, message, row["conversation"], self._created[place], row["id"], reading.said
+            place,
+            message,
+            row["conversation"],
+            self._created[place],
+            row["id"],
+            reading.said,
+            row["target"] if kind is UnitKind.CORRECTION else None,
         )
 
     @staticmethod
     def _read(row: sqlite3.Row, kind: UnitKind) -> Reading:
         # What a program sent next may show that a reply was wanting, but its words are nobody's rule.
         programs = kind is UnitKind.REQUERY and row["source"] in (PROGRAM, ASIDE)
-        hint = None if programs else row["hint"]
+        hint = None if programs else row["hint"] or row["note"]
+        if hint is not None and hint == row["note"] and contains_secret(hint):
+            hint = None
         return causes.of_failure(kind, row["question"] or "", row["reply"], row["target"], hint)
 
 

@@ -50,5 +50,5 @@ def resolve(store: Store, table: str, prefix: str) -> str:
     if not prefix or not rows:
         raise NotFound(f"no {kind} has the id {prefix!r}")
     if len(rows) > 1 and prefix not in [row["id"] for row in rows]:
-        raise UsageError(f"{prefix!r} fits several {kind}s: type more of its id")
+        raise UsageError(f"{prefix!r} fits more than one {kind}: type more of its id")
     return prefix if len(rows) > 1 else str(rows[0]["id"])

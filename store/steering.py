@@ -294,6 +294,9 @@ def _undo_rollback(store: Store, record: Decision) -> Done:
         return _serve_again(store, record, change.adapter)
     if change is None or change.item is None:
         raise UsageError(f"what decision {record.id} took back is gone")
+    item = items.get(store, change.item)
+    if item.state is ItemState.ACTIVE:
+        raise UsageError(f"{item.kind} {item.id} holds already")
     items.switch(store, change.item, ItemState.ACTIVE, record.id)
     decisions.append(store, UNDONE, {"decision": record.id}, {"action": "undo", "by": By.OWNER})
     return Done(record.id, f"{change.item} holds again")

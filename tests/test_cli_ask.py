@@ -104,7 +104,7 @@ def test_unknown_and_ambiguous_conversations_start_no_host(home: Home, mynah: My
         talk(store, "two", "2")
     ambiguous = mynah("ask", "-c", "c", "hi")
     assert ambiguous.code == 2
-    assert ambiguous.err == "mynah: 'c' fits several conversations: type more of its id\n"
+    assert ambiguous.err == "mynah: 'c' fits more than one conversation: type more of its id\n"
 
 
 @pytest.mark.parametrize(

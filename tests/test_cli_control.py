@@ -8,10 +8,10 @@ import re
 import pytest
 
 from app.control.step import Controller
-from store import adapters, aftercare, artifacts, decisions, items, settings, signals
+from store import adapters, aftercare, artifacts, decisions, forgetting, items, settings, signals
 from store.db import Store
 from store.home import Home
-from store.types import ErrorClass, SignalKind, UnitUse
+from store.types import ErrorClass, Scope, SignalKind, UnitUse
 from tests import seed
 from tests.cli_helpers import Mynah, runner
 from tests.people import disliked, disliked_with, faulty, fine
@@ -60,7 +60,7 @@ def test_why_tells_what_was_counted_and_what_else_was_possible(mynah: Mynah, sto
         f"item       instruction {item} v1, active: {SHORTER}",
         f"applied    {item} holds (SHA-256 {artifacts.of_item(*what)[:12]}), by itself, TIME",
         f"undo       `mynah undo {decision}` switches {item} off",
-        "rules      control-1; made again from its record, it comes out the same",
+        "rules      control-2; made again from its record, it comes out the same",
     ]
 
 
@@ -169,6 +169,14 @@ def test_freeze_and_thaw(mynah: Mynah, store: Store) -> None:
     assert mynah("status").out.startswith("frozen: nothing is changed by itself")
     assert mynah("freeze", "--off").out == "changes are made again\n"
     assert [each.choice["action"] for each in decisions.list_(store)] == ["thaw", "freeze"]
+
+
+def test_a_request_to_forget_is_told_among_the_decisions(mynah: Mynah, store: Store) -> None:
+    conversation, _, _ = seed.say(store, "Question?", "Answer.")
+    forgetting.request(store, Scope.CONVERSATION, conversation)
+    listed = mynah("decisions").out
+    assert "None" not in listed
+    assert "  forget  " in listed
 
 
 def test_a_sound_log_is_told_from_one_that_was_changed(mynah: Mynah, store: Store) -> None:

@@ -37,7 +37,7 @@ ALL = {Knob.INSTRUCTION: NEW, Knob.GUARD: NEW}
 
 
 def inputs(signature: Signature = RULE, **changes: Any) -> Inputs:
-    return replace(Inputs(signature, OFTEN, offers=ALL, samples=3), **changes)
+    return replace(Inputs(signature, OFTEN, offers=ALL, samples=3, said=signature == RULE), **changes)
 
 
 def failed(knob: Knob, times: int = 1) -> tuple[Attempt, ...]:
@@ -118,9 +118,48 @@ def test_what_the_owner_took_back_is_locked_at_once() -> None:
 
 def test_a_taste_that_was_only_shown_goes_to_the_weights() -> None:
     assert decide(inputs(STYLE)).action is Action.TRAIN
-    shown = inputs(Signature(Cause.STYLE, Violated.LIST, "prose"))
+    shown = inputs(said=False)
     assert decide(shown).knob is Knob.WEIGHTS
     assert decide(replace(shown, attempts=failed(Knob.WEIGHTS))).knob is Knob.INSTRUCTION
+
+
+def test_a_taste_that_was_put_into_words_is_tried_as_an_instruction_first() -> None:
+    assert decide(inputs(STYLE, said=True)).knob is Knob.INSTRUCTION
+
+
+def test_what_the_owner_wrote_down_about_the_owner_needs_no_second_time() -> None:
+    fact = Signature(Cause.OWN_FACT, Violated.FACT, "home")
+    once = inputs(fact, now=Count(1, 1, 1), offers={Knob.MEMORY: NEW})
+    assert decide(once).action is Action.NOTHING
+    told = decide(replace(once, stated=True))
+    assert (told.knob, told.why) == (Knob.MEMORY, "the owner wrote down what is right")
+
+
+@pytest.mark.parametrize(
+    ("rehearsed", "knob"),
+    [
+        ({Knob.INSTRUCTION: Count(0, 0, 3)}, Knob.INSTRUCTION),
+        ({Knob.INSTRUCTION: Count(1, 1, 3)}, Knob.GUARD),
+        ({Knob.INSTRUCTION: Count(1, 1, 3), Knob.GUARD: Count(1, 1, 3)}, Knob.INSTRUCTION),
+        ({Knob.INSTRUCTION: Count(1, 1, 3), Knob.GUARD: Count(2, 2, 3)}, Knob.INSTRUCTION),
+        ({Knob.INSTRUCTION: Count(2, 2, 3), Knob.GUARD: Count(2, 2, 3)}, Knob.WEIGHTS),
+        ({Knob.INSTRUCTION: Count(0, 0, 0)}, Knob.INSTRUCTION),
+        ({Knob.INSTRUCTION: Count(2, 2, 3)}, Knob.GUARD),
+        ({Knob.INSTRUCTION: Count(3, 3, 3)}, Knob.GUARD),
+        ({Knob.INSTRUCTION: Count(3, 3, 3), Knob.GUARD: Count(3, 3, 3)}, Knob.WEIGHTS),
+    ],
+)
+def test_what_a_rehearsal_showed_not_to_help_is_not_tried_on_a_person(
+    rehearsed: dict[Knob, Count], knob: Knob
+) -> None:
+    assert decide(inputs(rehearsed=rehearsed)).knob is knob
+
+
+def test_what_helped_in_no_rehearsal_is_no_last_resort_and_what_helped_in_some_is() -> None:
+    for failures, action in ((3, Action.GIVE_UP), (2, Action.PROPOSE)):
+        rehearsed = {Knob.INSTRUCTION: Count(failures, failures, 3)}
+        alone = inputs(rehearsed=rehearsed, offers={Knob.INSTRUCTION: NEW}, samples=0)
+        assert decide(alone).action is action
 
 
 @pytest.mark.parametrize("cause", [Cause.UNCLEAR, Cause.UNKNOWN_FACT])
@@ -137,7 +176,11 @@ def flight(after: Count, *, knob: Knob = Knob.INSTRUCTION, applied: bool = True)
 @pytest.mark.parametrize(
     ("after", "found"),
     [
-        (Count(5, 5, 5), Verdict.TOO_EARLY),
+        (Count(2, 2, 2), Verdict.TOO_EARLY),
+        (Count(3, 1, 3), Verdict.TOO_EARLY),
+        (Count(3, 3, 3), Verdict.NOT_HELPED),
+        (Count(3, 3, 5), Verdict.NOT_HELPED),
+        (Count(0, 0, 5), Verdict.TOO_EARLY),
         (Count(0, 0, 6), Verdict.HELPED),
         (Count(6, 6, 6), Verdict.NOT_HELPED),
         (Count(20, 20, 20), Verdict.WORSE),
@@ -145,8 +188,17 @@ def flight(after: Count, *, knob: Knob = Knob.INSTRUCTION, applied: bool = True)
         (Count(2, 2, 12), Verdict.HELPED),
     ],
 )
-def test_verdict_waits_for_six_uses_and_looks_at_the_interval(after: Count, found: Verdict) -> None:
+def test_verdict_is_as_early_as_the_evidence_and_looks_at_the_interval(after: Count, found: Verdict) -> None:
     assert verdict(OFTEN, after) is found
+
+
+@pytest.mark.parametrize(("failures", "found"), [(3, Verdict.NOT_HELPED), (2, Verdict.TOO_EARLY)])
+def test_where_all_failed_before_it_takes_three_of_three(failures: int, found: Verdict) -> None:
+    before = Count(3, 3, 3)
+    assert verdict(before, Count(failures, failures, failures)) is found
+    assert verdict(before, Count(3, 3, 4)) is Verdict.TOO_EARLY, (
+        "5 of 16 such changes that help look like this"
+    )
 
 
 def test_one_change_at_a_time_for_a_signature() -> None:
@@ -245,6 +297,7 @@ def test_a_run_with_nothing_left_to_learn_is_none() -> None:
     [
         inputs(),
         inputs(STYLE, samples=0),
+        inputs(stated=True, rehearsed={Knob.INSTRUCTION: Count(2, 2, 3), Knob.GUARD: Count(0, 0, 3)}),
         inputs(attempts=failed(Knob.INSTRUCTION, 2), asked=True),
         inputs(flight=flight(Count(6, 6, 6))),
         inputs(world=World(True, True, {Knob.GUARD: Approval.ASK}, {EVERYTHING: Breaker.OPEN}, {"a": 1.0})),
@@ -254,6 +307,13 @@ def test_a_decision_can_be_made_again_from_its_record(made: Inputs) -> None:
     record = made.as_dict()
     assert Inputs.of(record) == made
     assert remake(CONTROL, record) == decide(made).as_dict()
+
+
+def test_a_record_of_other_rules_is_known_as_such_and_not_made_again() -> None:
+    record = inputs().as_dict()
+    for name in ("said", "stated", "rehearsed"):
+        del record[name]
+    assert remake(CONTROL, {**record, "rules": "control-1"}) is None
 
 
 def test_a_decision_on_a_run_can_be_made_again_from_its_record() -> None:

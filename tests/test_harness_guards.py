@@ -39,8 +39,16 @@ REPAIRED: list[tuple[Item, str, str]] = [
     (guard("must_end_with", text="?!"), "Really?", "Really?!"),
     (guard("forbidden", phrases=["as an AI"]), "As an  AI I cannot. It is 4.", "It is 4."),
     (guard("spelling", variant="british"), "The Color of `color`.", "The Colour of `color`."),
+    (guard("spelling", variant="british"), "The meter says 5 meters.", "The meter says 5 metres."),
     (guard("spelling", variant="american"), "TRAVELLED to the centre", "TRAVELED to the center"),
     (guard("json_schema", schema=SCHEMA), 'Sure:\n```json\n{"n": 3}\n```', '{"n": 3}'),
+    (guard("must_end_with", text="\nYours, Ada"), "Done. Yours, Ada", "Done.\n\nYours, Ada"),
+    (
+        guard("units"),
+        "It is 3 feet, an inch or 5-10 miles at 50 °F.",
+        "It is 0.9 m, 2.5 cm or 8 to 16 km at 10 °C.",
+    ),
+    (guard("units", variant="british"), "A colorful 1,000 pounds.", "A colourful 454 kg."),
     (guard("code_only"), "Here:\n```py\nx = 1\n```\nEnjoy.", "```py\nx = 1\n```"),
     (guard("arguments", tool="t", schema=SCHEMA), CALL % '{"n": "3"}', CALL % '{"n": 3}'),
 ]
@@ -52,6 +60,8 @@ LEFT: list[tuple[Item, str]] = [
     (guard("forbidden", phrases="never"), "It never is."),
     (guard("json_schema", schema=SCHEMA), '{"n": 0}'),
     (guard("code_only"), "print(1)"),
+    (guard("ends_with_question"), "It is so."),
+    (guard("ends_with_question"), "Is it? It may be. Do you think so?"),
     (guard("arguments", tool="t", schema=SCHEMA), CALL % '{"m": 3}'),
     (guard("path_inside", root="/home/ada/notes"), CALL % '{"path": "a/../../secret"}'),
     (guard("path_inside", root="/home/ada/notes"), CALL % '{"deep": [{"file": "/etc/passwd"}]}'),
@@ -69,6 +79,9 @@ PASSED: list[tuple[Item, str]] = [
     (guard("must_contain", text="Source:"), "source: me"),
     (guard("forbidden", phrases="his"), "This is history."),
     (guard("spelling", variant="british"), "A surprise at the theatre: `color`."),
+    (guard("code_only", without_code="passed"), "It is a cat."),
+    (guard("units"), "A few miles away: a foot, `3 feet`, 4 m. It costs 30 pounds."),
+    (guard("ends_with_question"), "It is so. (And for you?)"),
     (guard("json_schema", schema=SCHEMA), '{"n": 3, "more": true}'),
     (guard("arguments", tool="t", schema=SCHEMA), '<tool_call>{"name": "u", "arguments": {}}</tool_call>'),
     (guard("path_inside", root="/home/ada/notes"), CALL % '{"path": "a/b.txt", "url": "https://x.org/../y"}'),
@@ -103,7 +116,7 @@ def test_a_good_reply_passes_untouched(case: tuple[Item, str]) -> None:
 
 
 def test_every_template_is_tried_both_ways() -> None:
-    assert {case[0].topic for case in PASSED} | {"must_end_with", "code_only"} == set(TEMPLATES)
+    assert {case[0].topic for case in PASSED} | {"must_end_with"} == set(TEMPLATES)
     assert {item.topic for item, _ in BROKEN} == set(TEMPLATES)
 
 

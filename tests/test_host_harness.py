@@ -16,7 +16,7 @@ from app.host.events import Done, Token, TurnRequest
 from app.model.renderer import Turn
 from app.service import Service
 from app.tui import wording
-from store import conversations, items, trajectory
+from store import conversations, evidence, items, trajectory
 from store.db import Store
 from store.home import Home
 from store.items import TYPED, Item
@@ -141,6 +141,8 @@ def test_a_reply_that_cannot_be_repaired_is_asked_for_again(host: HostClient, st
     row = conversations.get_message(store, str(done.message))
     beside = conversations.siblings(store, row.id)
     assert [each.text for each in beside] == ["awful", "fine"]
+    assert conversations.beside(store, row.conversation)[row.id] == [row.id], "nobody saw the other one"
+    assert evidence.of(store).steps == 1
     assert conversations.get(store, row.conversation).head == row.id
     verdicts = [call(store, each.id).harness["guards"][0] for each in beside]
     assert [(each["verdict"], each["retries"]) for each in verdicts] == [("violated", 0), ("passed", 1)]

@@ -10,9 +10,11 @@ import pytest
 from store.control import Approval, Knob
 from tests.benchmarks import knobs
 from tests.benchmarks.knobs import Arm, Results, Spent, Trial
+from tests.benchmarks.knobs_ladder import Gate, Rehearsed, sessions_of
 from tests.benchmarks.personas.people import PEOPLE
 from tests.benchmarks.personas.trial import Reply
 
+YES = Rehearsed.YES
 LONG = "First of all, water. Then light. Then soil. Then patience."
 MADE = Trial("brevity", Arm.GUARD, 0, 12, (False, True, True, True), 400, 2.5, ("guard",))
 
@@ -101,6 +103,17 @@ def test_the_controller_is_held_against_the_best_single_knob(controller: int, ov
     shown = knobs.table([*made, trial(Arm.CONTROLLER, controller)])
     assert f"{controller / 5:.2f}" in shown
     assert f"of the best single knob: {over}" in shown
+
+
+@pytest.mark.parametrize("gate", Gate)
+@pytest.mark.parametrize("single", knobs.SINGLE)
+def test_by_the_rules_alone_the_controller_is_as_quick_as_the_one_knob_that_works(single: Arm, gate: Gate):
+    def sessions(arm: Arm) -> int:
+        return sessions_of("facts" if single is Arm.MEMORY else "no-lists", arm, single.knobs, gate, 9, YES)
+
+    alone = sessions(single)
+    assert alone <= 7
+    assert sessions(Arm.CONTROLLER) == alone
 
 
 def test_who_was_never_content_is_marked():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,23 @@ def test_a_version_that_is_objected_to_is_taken_back_and_says_so(home: Home):
         assert (last.happening, last.adapter) == (Happening.TAKEN_BACK, adapters.get(store, first.id))
         assert timeline_words.event(last) == "back on v1 by itself"
         assert wording.went_live(serving) == f"v1 answers again: {serving.why}. F3 shows the versions."
+
+
+def test_an_attempt_that_a_guard_refused_is_no_reply_that_was_liked(home: Home, monkeypatch):
+    monkeypatch.setattr(aftercare, "SILENCE_SECONDS", -60.0)
+    with Store.open(home) as store:
+        made = live(store, b"one")
+        liked(store, made.id, 3, value=-1)
+        attempt = conversations.get_message(store, reply(store, made.id, 3))
+        start = replace(
+            seed.START, adapter=made.id, sampler={"temperature": 0.0, conversations.INSTEAD_OF: attempt.id}
+        )
+        shown = conversations.begin_reply(store, attempt.conversation, attempt.parent, start)
+        end = ReplyEnd("answer", MessageStatus.COMPLETE, FinishReason.STOP, [2], [-0.1])
+        conversations.finish_reply(store, shown.id, end)
+        found = aftercare.watched(store, seed.BASE)
+        assert found is not None
+        assert (found.replies, found.objections) == (4, 3)
 
 
 def test_the_host_looks_by_itself_and_only_where_something_was_written(home: Home, monkeypatch):

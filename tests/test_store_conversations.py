@@ -110,7 +110,7 @@ def test_delete_leaves_nothing_behind(store: Store) -> None:
 def test_ids_are_found_by_a_unique_prefix(store: Store) -> None:
     conversation, _, _ = say(store, "Hi", "Hello")
     assert ids.resolve(store, "conversations", conversation[:6]) == conversation
-    with pytest.raises(UsageError, match="several messages"):
+    with pytest.raises(UsageError, match="more than one message"):
         ids.resolve(store, "messages", "m")
     for nothing in ("mzzzzzz", "", "%", "_"):
         with pytest.raises(NotFound):

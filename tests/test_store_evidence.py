@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from store import (
@@ -17,11 +19,23 @@ from store import (
     units,
 )
 from store.causes import Cause, Signature, Violated
+from store.conversations import ReplyEnd
 from store.db import Store
 from store.evidence import Count, Evidence
-from store.types import Consent, Dial, ErrorClass, ItemKind, ItemState, Scope, SignalKind, UnitKind
+from store.types import (
+    Consent,
+    Dial,
+    ErrorClass,
+    FinishReason,
+    ItemKind,
+    ItemState,
+    MessageStatus,
+    Scope,
+    SignalKind,
+    UnitKind,
+)
 from tests.people import LONG, corrected, disliked, faulty, fine, told_again, typed
-from tests.seed import say
+from tests.seed import START, say
 
 SHORTER = "Answer in one or two short sentences."
 TOO_LONG = Signature(Cause.RULE, Violated.TOO_LONG, "prose")
@@ -66,14 +80,22 @@ TOO_LONG = Signature(Cause.RULE, Violated.TOO_LONG, "prose")
             None,
             (Cause.WORLD_FACT, Violated.FACT, "australia-capital"),
         ),
-        (UnitKind.CORRECTION, "q", LONG, "word0 only.", None, (Cause.STYLE, Violated.TOO_LONG, "prose")),
+        (UnitKind.CORRECTION, "q", LONG, "word0 only.", None, (Cause.RULE, Violated.TOO_LONG, "prose")),
+        (
+            UnitKind.CORRECTION,
+            "q",
+            LONG,
+            "word0 only.",
+            "I stopped half-way, say less",
+            (Cause.RULE, Violated.TOO_LONG, "prose"),
+        ),
         (
             UnitKind.CORRECTION,
             "q",
             "- one\n- two\n- three",
             "One, two and three.",
             None,
-            (Cause.STYLE, Violated.LIST, "prose"),
+            (Cause.RULE, Violated.LIST, "prose"),
         ),
         (
             UnitKind.CORRECTION,
@@ -81,7 +103,7 @@ TOO_LONG = Signature(Cause.RULE, Violated.TOO_LONG, "prose")
             "Certainly! The sky is blue.",
             "The sky is blue.",
             None,
-            (Cause.STYLE, Violated.PHRASE, "certainly"),
+            (Cause.RULE, Violated.PHRASE, "certainly"),
         ),
         (
             UnitKind.CORRECTION,
@@ -255,6 +277,51 @@ def test_a_rate_with_an_item_is_that_of_the_replies_that_had_it(store: Store) ->
     seen = evidence.of(store)
     started = conversations.get_message(store, first).created
     assert seen.count(TOO_LONG, started, exposed=seen.with_item(item.id)) == Count(0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "reply", "again", "target", "wrong"),
+    [
+        ("rule/too_long/prose", LONG, LONG, "word0 only.", True),
+        ("rule/too_long/prose", LONG, "word0 and word1.", "word0 only.", False),
+        ("rule/list/prose", "- a\n- b", "- c\n- d", "a and b.", True),
+        ("rule/list/prose", "- a\n- b", "c and d.", "a and b.", False),
+        ("rule/question/prose", f"- a\n- b {LONG}", LONG, "It is so. And you?", True),
+        ("rule/question/prose", f"- a\n- b {LONG}", f"{LONG} And you?", "It is so. And you?", False),
+        ("rule/ending/ada-yours", "Done.", "Done.", None, True),
+        ("rule/ending/ada-yours", "Done.", "Done.\n\nYours, Ada", None, False),
+        ("rule/code_alone/code", "Here:\n```\nx\n```", "So:\n```\ny\n```", "x", True),
+        ("rule/code_alone/code", "Here:\n```\nx\n```", "```\ny\n```", "x", False),
+        ("rule/units/prose", "It is 3 feet.", f"{LONG} 2 feet", "It is 1 m.", True),
+        ("rule/units/prose", f"{LONG} 3 feet", f"{LONG} 1 m", "It is 1 m.", False),
+        ("rule/units/prose", "My color.", "A color.", "My colour.", True),
+        ("rule/language/prose", "It is so.", "So it is.", "그렇습니다.", True),
+        ("own_fact/fact/live", "I do not know.", "You live somewhere.", "You live in Utrecht.", True),
+        ("own_fact/fact/live", "I do not know.", "In Utrecht!", "You live in Utrecht.", False),
+        ("style/wording/prose", "It goes up.", "It goes up.", "Up it climbs.", True),
+        ("style/wording/prose", "It goes up.", "It rises.", "Up it climbs.", None),
+        ("rule/hard_words/prose", LONG, LONG, None, None),
+    ],
+)
+def test_whether_a_reply_made_again_is_wrong_as_the_first_was(
+    key: str, reply: str, again: str, target: str | None, wrong: bool | None
+) -> None:
+    assert causes.still_wrong(Signature.parse(key), reply, again, target) is wrong
+
+
+def test_an_attempt_that_a_guard_refused_is_no_reply(store: Store) -> None:
+    follower = Evidence()
+    disliked(store, "One?", hint=SHORTER)
+    conversation, asked_for, first = say(store, "Two?", LONG)
+    follower.update(store)
+    assert follower.count(TOO_LONG) == Count(1, 1, 2)
+    again = replace(START, sampler={"temperature": 0.0, conversations.INSTEAD_OF: first})
+    second = conversations.begin_reply(store, conversation, asked_for, again)
+    end = ReplyEnd("Short.", MessageStatus.COMPLETE, FinishReason.STOP, [3, 4], [-0.1, -0.2])
+    conversations.finish_reply(store, second.id, end)
+    follower.update(store)
+    assert follower.count(TOO_LONG) == evidence.of(store).count(TOO_LONG) == Count(1, 1, 2)
+    assert conversations.beside(store, conversation)[second.id] == [second.id]
 
 
 def test_units_of_a_correction_keep_their_words(store: Store) -> None:

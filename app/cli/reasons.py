@@ -58,6 +58,7 @@ def _made(told: Told) -> Iterator[str]:
     yield from _counted(record)
     if names := record.inputs.get("excluded"):
         yield f"excluded   {excluded(names)}: these say nothing about me"
+    yield from _rehearsed(record)
     for candidate in record.choice.get("candidates", []):
         yield _candidate(candidate, record.inputs["world"]["record"])
     for reason, number in Counter(record.choice.get("held", {}).values()).items():
@@ -93,7 +94,10 @@ def action(choice: Mapping[str, Any]) -> str:
         Action.GIVE_UP: "cannot be fixed",
         Action.NOTHING: "nothing for now",
     }
-    told = str(choice.get("action"))
+    if "action" not in choice:
+        # A request to forget: its record says what answers since then.
+        return "forget"
+    told = str(choice["action"])
     return words[Action(told)] if told in set(Action) else told.replace("_", " ")
 
 
@@ -164,6 +168,14 @@ def _counted(record: Decision) -> Iterator[str]:
         yield from _tested(inputs["test"])
     if record.kind == ROUND:
         yield from _lessons(record)
+
+
+def _rehearsed(record: Decision) -> Iterator[str]:
+    """What was answered again before anything was changed; decisions of older rules know nothing of it."""
+    for knob, count in record.inputs.get("rehearsed", {}).items():
+        if count["steps"]:
+            kept = count["steps"] - count["failures"]
+            yield f"rehearsed  {_a(knob)} on {_many(count['steps'], 'recorded question')}: right in {kept}"
 
 
 def _tested(test: Mapping[str, Any]) -> Iterator[str]:

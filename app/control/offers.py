@@ -8,12 +8,12 @@ rating it rests on, and the store refuses it where that is not the owner's.
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from store import conversations, items, signals
+from app.harness import guards
+from store import causes, conversations, items, signals
 from store.causes import Cause, Signature, Violated
 from store.control import Knob
 from store.db import Store
@@ -24,6 +24,7 @@ from store.reasons import REASONS, Reason
 from store.types import ItemKind, Role, SignalSource
 
 LONGEST = 240
+_LOOKED_AT = 3
 KINDS: Mapping[Knob, ItemKind] = {
     Knob.MEMORY: ItemKind.MEMORY,
     Knob.INSTRUCTION: ItemKind.INSTRUCTION,
@@ -36,10 +37,18 @@ _SHOWN: Mapping[Violated, str] = {
     Violated.HARD_WORDS: REASONS[Reason.SIMPLER].hint,
     Violated.LIST: REASONS[Reason.NO_LIST].hint,
     Violated.LANGUAGE: REASONS[Reason.OTHER_LANGUAGE].hint,
+    Violated.CODE_ALONE: "Where code is asked for, answer with the code alone.",
+    Violated.QUESTION: "End each reply with one question.",
+    Violated.UNITS: "Use metric units.",
 }
 _PREFERS = re.compile(r"\b(?:i (?:prefer|like|love|hate|want)|my favou?rite)\b|좋아|싫어|선호", re.IGNORECASE)
-_NUMBER = re.compile(r"\bat most (\d{1,4}) (words|sentences)\b", re.IGNORECASE)
-_QUOTED = re.compile(r"[\"'“‘]([^\"'”’]{2,60})[\"'”’]")
+_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+_COUNT = rf"(\d{{1,4}}|{'|'.join(_COUNTS)})"
+_NUMBER = re.compile(
+    rf"\b{_COUNT}(?: or {_COUNT})? (?:short )?(word|sentence)s?\b(?: or {_COUNT}\b)?", re.IGNORECASE
+)
+_METRIC = re.compile(r"metric|celsius|met(?:re|er)s|kilograms|\b(?:km|kg|cm)\b|미터법")
+_HANGUL = re.compile(r"[\uac00-\ud7a3]")
 _LANGUAGES = {
     "english": "en",
     "korean": "ko",
@@ -75,12 +84,14 @@ def of(
         if signature.cause.of_facts:
             kind = "preference" if _PREFERS.search(said) else "fact"
             bodies[Knob.MEMORY] = {"text": said, "value_type": kind}
-        elif signature.cause is Cause.RULE:
+        elif signature.cause in (Cause.RULE, Cause.STYLE):
             bodies[Knob.INSTRUCTION] = {"text": said}
-    elif signature.cause is Cause.STYLE and signature.violated in _SHOWN:
+    if said is None and signature.cause is Cause.RULE and signature.violated in _SHOWN:
         bodies[Knob.INSTRUCTION] = {"text": _SHOWN[signature.violated]}
-    if signature.violated in CHECKABLE and signature.cause in (Cause.RULE, Cause.STYLE):
-        guard = _guard(store, signature, failures, said or "")
+    if signature.violated in CHECKABLE and signature.cause is Cause.RULE:
+        guard = _guard(
+            store, signature, failures, [said or "", *(each.said or "" for each in reversed(failures))]
+        )
         if guard is not None:
             bodies[Knob.GUARD] = guard
     if source is None:
@@ -93,10 +104,10 @@ def of(
 def _words(
     store: Store, failures: Sequence[Failure], request: Request | None
 ) -> tuple[str | None, Source | None]:
-    """What the owner said last, and where it stands."""
+    """What the owner said last, and where it stands; where nothing was said, the newest that was shown."""
     if request is not None:
         return request.said, items.from_message(store, request.message, request.span)
-    for failure in reversed(failures):
+    for failure in sorted(failures, key=lambda each: (each.said is not None, each.place), reverse=True):
         found = _source(store, failure)
         if found is not None:
             return failure.said, found
@@ -115,34 +126,76 @@ def _source(store: Store, failure: Failure) -> Source | None:
 
 
 def _guard(
-    store: Store, signature: Signature, failures: Sequence[Failure], said: str
+    store: Store, signature: Signature, failures: Sequence[Failure], said: Sequence[str]
 ) -> dict[str, Any] | None:
+    """A guard's body; ``said``: what the owner said of it, the newest first."""
+    words = " ".join(said).lower()
     match signature.violated:
         case Violated.TOO_LONG:
-            return {"template": "length", "parameters": _length(store, failures, said)}
+            return {"template": "length", "parameters": _binding(store, failures, _length(failures, said))}
         case Violated.LIST:
             return {"template": "no_list", "parameters": {}}
-        case Violated.FORMAT if signature.cause is Cause.STYLE or "json" in said.lower():
+        case Violated.CODE_ALONE:
+            return {"template": "code_only", "parameters": {"without_code": "passed"}}
+        case Violated.FORMAT if not words.strip() or "json" in words:
             return {"template": "json_schema", "parameters": {"schema": {}}}
         case Violated.PHRASE:
-            quoted = _QUOTED.search(said)
+            quoted = causes.QUOTED.search(said[0])
             phrase = quoted[1] if quoted is not None else signature.topic.replace("-", " ")
             return {"template": "forbidden", "parameters": {"phrases": [phrase]}}
+        case Violated.ENDING:
+            return _ending(signature, failures, said)
+        case Violated.QUESTION:
+            return {"template": "ends_with_question", "parameters": {}}
+        case Violated.UNITS if not words.strip() or _METRIC.search(words):
+            return {"template": "units", "parameters": _variant(words)}
+        case Violated.SPELLING if _variant(words):
+            return {"template": "spelling", "parameters": _variant(words)}
         case Violated.LANGUAGE:
-            code = next((code for name, code in _LANGUAGES.items() if name in said.lower()), None)
+            code = next((code for name, code in _LANGUAGES.items() if name in words), None)
+            if code is None and any(_HANGUL.search(each.target or "") for each in failures):
+                code = "ko"
             return None if code is None else {"template": "language", "parameters": {"language": code}}
         case _:
             return None
 
 
-def _length(store: Store, failures: Sequence[Failure], said: str) -> dict[str, int]:
-    """A bound from the owner's words, else a third above the median of what the owner wrote instead."""
-    named = _NUMBER.search(said)
+def _variant(words: str) -> dict[str, str]:
+    """The spelling that is named, as a parameter; nothing where none is or both are."""
+    named = [
+        name for name in ("british", "american") if f"{name} spelling" in words or f"{name} english" in words
+    ]
+    return {"variant": named[0]} if len(named) == 1 else {}
+
+
+def _ending(signature: Signature, failures: Sequence[Failure], said: Sequence[str]) -> dict[str, Any] | None:
+    """The words that stand at the end, on a line of their own where they do in the owner's versions."""
+    named = (found[1] for each in said for found in causes.QUOTED.finditer(each))
+    phrase = next((each for each in named if causes.topic_of(each) == signature.topic), None)
+    if phrase is None:
+        return None
+    shown = [each.target.rstrip() for each in failures if each.target]
+    own_line = any(each.endswith("\n" + phrase) for each in shown) or any("line" in each for each in said)
+    return {"template": "must_end_with", "parameters": {"text": "\n" + phrase if own_line else phrase}}
+
+
+def _binding(store: Store, failures: Sequence[Failure], limits: dict[str, int]) -> dict[str, int]:
+    """Limits that the replies which were too long go beyond; half of the shortest in words where they do not."""
+    replies = [conversations.get_message(store, each.message).text for each in failures[-_LOOKED_AT:]]
+    check = guards.TEMPLATES["length"].check
+    if all(check(reply, limits) is not None for reply in replies):
+        return limits
+    return {**limits, "words": max(1, min(len(reply.split()) for reply in replies) // 2)}
+
+
+def _length(failures: Sequence[Failure], said: Sequence[str]) -> dict[str, int]:
+    """Bounds from the owner's words, and a third above the longest that the owner wrote instead."""
+    limits: dict[str, int] = {}
+    named = next(filter(None, map(_NUMBER.search, said)), None)
     if named is not None:
-        return {named[2].lower(): int(named[1])}
-    lengths = []
-    for failure in failures:
-        row = store.conn.execute("SELECT target FROM units WHERE id = ?", (failure.unit,)).fetchone()
-        if row is not None and row["target"]:
-            lengths.append(len(row["target"].split()))
-    return {"words": round(statistics.median(lengths) * 4 / 3)} if lengths else {"sentences": 2}
+        numbers = [_COUNTS.get(found.lower()) or int(found) for found in named.group(1, 2, 4) if found]
+        limits[f"{named[3].lower()}s"] = max(1, *numbers)
+    lengths = [len(each.target.split()) for each in failures if each.target]
+    if lengths:
+        limits.setdefault("words", round(max(lengths) * 4 / 3))
+    return limits or {"sentences": 2}

@@ -11,9 +11,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from app.control import offers
+from app.control import offers, rehearsing
 from app.control.offers import KINDS, Offer
+from app.control.rehearsing import Rehearsal
 from store import (
     adapters,
     artifacts,
@@ -27,7 +30,7 @@ from store import (
     steering,
     units,
 )
-from store.causes import Signature
+from store.causes import Cause, Signature
 from store.changes import By, Change, Stage
 from store.control import (
     CONTROL,
@@ -42,12 +45,11 @@ from store.control import (
     RoundChoice,
     RoundInputs,
     Verdict,
-    World,
 )
 from store.db import Store
 from store.deciding import MIN_FAILURES
 from store.errors import MynahError
-from store.evidence import Count, Evidence, Request
+from store.evidence import Count, Evidence, Failure, Request
 from store.runs import Run
 from store.types import AdapterState, ItemState, Trigger
 
@@ -57,15 +59,17 @@ EVERYTHING_SECONDS = 60.0
 
 
 class Controller:
-    """Decides for one home. For one thread, as its store is."""
+    """Decides for one home. For one thread, as its store is. ``rehearsal`` answers recorded questions again."""
 
-    def __init__(self) -> None:
+    def __init__(self, rehearsal: Rehearsal | None = None) -> None:
+        self._rehearsal = rehearsal
         self._evidence = Evidence()
         self._version = self._activation = -1
         self._again = True
         self._everything = 0.0
         self._refused: set[tuple[Signature, Knob]] = set()
         self._left: set[Signature] = set()
+        self._rehearsing: set[Signature] = set()
 
     def look(self, store: Store) -> None:
         """Take in what is new, and do what follows from it."""
@@ -133,19 +137,27 @@ class Controller:
 
     def _worth_a_look(self, store: Store, signature: Signature) -> bool:
         """Most signatures have a failure or two and nothing to be decided."""
-        if len(self._evidence.failures(signature)) >= MIN_FAILURES or self._asked(store, signature, ""):
+        found = self._evidence.failures(signature)
+        if len(found) >= MIN_FAILURES or _stated(signature, found) or self._asked(store, signature, ""):
             return True
         return changes.last_of(store, signature.key) is not None
 
     def _one(self, store: Store, signature: Signature) -> None:
         known = changes.changes(store)
         change = changes.open_for(known, signature.key)
-        if change is not None and change.stage(signature.key) is Stage.TRYING:
-            self._note_if_gone(store, change)
-            change = changes.open_for(changes.changes(store), signature.key)
-        world = steering.world(store, known, ids.now())
-        inputs, offered = self._inputs(store, signature, change, world)
-        choice = deciding.decide(inputs)
+        trying = change is not None and change.stage(signature.key) is Stage.TRYING
+        if change is not None and trying and self._note_if_gone(store, change):
+            known = changes.changes(store)
+            change = changes.open_for(known, signature.key)
+        inputs, offered, found = self._inputs(store, signature, change, known)
+        rehearsed = self._rehearsed(store, inputs, offered, found)
+        if rehearsed is None:
+            self._rehearsing.add(signature)
+            self._left.add(signature)
+            self._again = True
+            return
+        self._rehearsing.discard(signature)
+        inputs, choice = rehearsed, deciding.decide(rehearsed)
         with store.write():
             if change is not None and inputs.flight is not None:
                 self._conclude(store, change, inputs, choice)
@@ -155,9 +167,8 @@ class Controller:
                 self._record(store, inputs, choice)
 
     def _inputs(
-        self, store: Store, signature: Signature, change: Change | None, world: World
-    ) -> tuple[Inputs, dict[Knob, Offer]]:
-        known = changes.changes(store)
+        self, store: Store, signature: Signature, change: Change | None, known: list[Change]
+    ) -> tuple[Inputs, dict[Knob, Offer], list[Failure]]:
         key = signature.key
         since = max(changes.since(known, key), self._known_since(store, signature))
         request = self._asked(store, signature, since)
@@ -176,10 +187,32 @@ class Controller:
             samples=sum(each.message in waiting for each in found),
             attempts=changes.attempts(known, key),
             flight=None if change is None else self._flight(store, signature, change),
-            world=world,
+            world=steering.world(store, known, ids.now()),
             excluded=self._evidence.excluded,
+            said=any(each.said is not None for each in found),
+            stated=_stated(signature, found),
         )
-        return inputs, offered
+        return inputs, offered, found
+
+    def _rehearsed(
+        self, store: Store, inputs: Inputs, offered: Mapping[Knob, Offer], found: Sequence[Failure]
+    ) -> Inputs | None:
+        """The inputs with what the change that would be proposed does to the questions that went wrong.
+
+        Where that is nothing the next one is rehearsed; None while a rehearsal goes on.
+        """
+        while not inputs.asked:
+            choice = deciding.decide(inputs)
+            if choice.action is not Action.PROPOSE or choice.knob is None or choice.knob in inputs.rehearsed:
+                break
+            try:
+                count = rehearsing.count(
+                    store, self._rehearsal, inputs.signature, found, offered, choice.knob
+                )
+            except rehearsing.GoesOn:
+                return None
+            inputs = replace(inputs, rehearsed={**inputs.rehearsed, choice.knob: count})
+        return inputs
 
     def _known_since(self, store: Store, signature: Signature) -> str:
         """Since when an item holds that says what was said, whoever added it: failures before it ask for it no more."""
@@ -214,12 +247,13 @@ class Controller:
         stays = not change.knob.is_context and steering.stays(store, change)
         return Flight(change.decision.id, change.knob, True, before, after, stays)
 
-    def _note_if_gone(self, store: Store, change: Change) -> None:
+    def _note_if_gone(self, store: Store, change: Change) -> bool:
         """An item that the owner switched off, edited or had forgotten is a change the owner took back."""
         if change.item is None or items.get(store, change.item).state is ItemState.ACTIVE:
-            return
+            return False
         with store.write():
             steering.note_undone(store, change, By.OWNER)
+        return True
 
     def _conclude(self, store: Store, change: Change, inputs: Inputs, choice: Choice) -> None:
         flight = inputs.flight
@@ -264,6 +298,9 @@ class Controller:
             self._left.add(inputs.signature)
             self._again = True
             raise MynahError(f"the {kind} could not be added: {error}") from error
+        effect = rehearsing.effect(inputs.rehearsed.get(choice.knob))
+        if effect is not None:
+            items.set_effect(store, item.id, effect)
         if not choice.ask:
             steering.applied(
                 store,
@@ -323,7 +360,8 @@ class Controller:
             names,
             stale=tuple(name for name in names if name in old),
             faults=faults,
-            busy=any(_being_tried(store, each, signature.key) for each in known),
+            busy=signature in self._rehearsing
+            or any(_being_tried(store, each, signature.key) for each in known),
             failed=sum(each.failures for each in tried if each.knob is Knob.WEIGHTS),
         )
 
@@ -351,6 +389,11 @@ def _being_tried(store: Store, change: Change, signature: str) -> bool:
     if change.knob.is_context or change.adapter is None:
         return True
     return adapters.get(store, change.adapter).state is AdapterState.ACTIVE
+
+
+def _stated(signature: Signature, found: Sequence[Failure]) -> bool:
+    """Whether the owner wrote down what is right about the owner: that needs no second time."""
+    return signature.cause is Cause.OWN_FACT and any(each.target is not None for each in found)
 
 
 def _says_something(choice: Choice) -> bool:

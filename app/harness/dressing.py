@@ -53,10 +53,12 @@ def dressed(
     count: Callable[[str], int],
     *,
     only: Sequence[str] | None = None,
+    adding: Sequence[Item] = (),
     nearness: Nearness | None = None,
 ) -> Dressed:
     """The turns with what holds now; ``count`` tells how many tokens a text has, ``only`` names the items
-    that hold in the place of the active ones. ``nearness`` is asked where there are memories and a question.
+    that hold in the place of the active ones, ``adding`` are some that hold as well, as if they had been added.
+    ``nearness`` is asked where there are memories and a question.
 
     Raises:
         NotFound: one that is named does not exist.
@@ -66,6 +68,7 @@ def dressed(
     found = (
         items.active(store, None, conversation) if only is None else [items.get(store, item) for item in only]
     )
+    found = [*found, *adding]
     if not found:
         return Dressed(turns)
     of = {kind: [item for item in found if item.kind is kind] for kind in ItemKind}

@@ -114,6 +114,8 @@ def _joined(stem: str, middle: str, ending: str) -> str:
 
 _TO_AMERICAN = _table()
 _TO_BRITISH = {american: british for british, american in _TO_AMERICAN.items() if american not in _ONE_WAY}
+# A meter may be a device as well, but not after a number.
+_MEASURED = re.compile(r"(?<=\d)([\s-]?m)eter(s?)\b", re.IGNORECASE)
 # What stands between backticks is code, and comes back as it is.
 _WORD = re.compile(r"`[^`\n]*`|[A-Za-z]+")
 
@@ -121,8 +123,11 @@ _WORD = re.compile(r"`[^`\n]*`|[A-Za-z]+")
 def foreign(text: str, variant: str) -> list[str]:
     """The words that are spelt the other way, in their order, each once."""
     table = _table_of(variant)
-    found = (word.lower() for word in _WORD.findall(text))
-    return list(dict.fromkeys(word for word in found if word in table))
+    found = [word.lower() for word in _WORD.findall(text)]
+    foreign_ones = [word for word in found if word in table]
+    if variant == BRITISH:
+        foreign_ones += [f"meter{each[2]}".lower() for each in _MEASURED.finditer(text)]
+    return list(dict.fromkeys(foreign_ones))
 
 
 def respelt(text: str, variant: str) -> str:
@@ -138,7 +143,10 @@ def respelt(text: str, variant: str) -> str:
             return other.upper()
         return other.capitalize() if word[0].isupper() else other
 
-    return outside_code(text, lambda prose: _WORD.sub(turned, prose))
+    def respelt_prose(prose: str) -> str:
+        return _WORD.sub(turned, _MEASURED.sub(r"\1etre\2", prose) if variant == BRITISH else prose)
+
+    return outside_code(text, respelt_prose)
 
 
 def _table_of(variant: str) -> dict[str, str]:

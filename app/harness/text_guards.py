@@ -10,9 +10,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from app.harness import languages, schemas, sentences, spelling
+from app.harness import languages, measures, schemas, sentences, spelling
 from app.harness.schemas import unusable
 from app.harness.template import Parameter, Parameters, Template, one_of, phrases, whole, words
+
+WRONG, PASSED = "wrong", "passed"
+"""What a reply without code is to a guard that wants nothing but code."""
 
 
 def _length(text: str, limits: Parameters) -> str | None:
@@ -61,16 +64,18 @@ def _contained(text: str, wanted: Parameters) -> str | None:
 
 
 def _ending(text: str, wanted: Parameters) -> str | None:
-    return (
-        None
-        if text.rstrip().endswith(wanted["text"].strip())
-        else f"it must end with {_quoted([wanted['text']])}"
-    )
+    """What begins with a new line is a line of its own."""
+    ending = str(wanted["text"]).strip()
+    if text.rstrip().endswith("\n" + ending if wanted["text"].startswith("\n") else ending):
+        return None
+    return f"it must end with {_quoted([ending])}"
 
 
 def _ended(text: str, wanted: Parameters) -> str | None:
     """The owner's own words in the place where they are wanted."""
     said, ending = text.rstrip(), str(wanted["text"]).strip()
+    if wanted["text"].startswith("\n"):
+        return f"{said.removesuffix(ending).rstrip()}\n\n{ending}"
     # A part of it may stand there already, as a question mark of three.
     common = next((size for size in range(len(ending), 0, -1) if said.endswith(ending[:size])), 0)
     if common:
@@ -103,6 +108,25 @@ def _respelt(text: str, wanted: Parameters) -> str | None:
     return spelling.respelt(text, wanted["variant"])
 
 
+def _units(text: str, wanted: Parameters) -> str | None:
+    found = measures.imperial(text)
+    if found:
+        return f"metric units are wanted, not {_quoted(found[:5])}"
+    return _spelling(text, wanted) if "variant" in wanted else None
+
+
+def _converted(text: str, wanted: Parameters) -> str | None:
+    said = measures.metric(text)
+    return _respelt(said, wanted) if "variant" in wanted else said
+
+
+def _question(text: str, _none: Parameters) -> str | None:
+    said = text.rstrip(" \n\"'”’)*")
+    if said.endswith(("?", "？")) and len(re.findall(r"[?？]+", said)) == 1:
+        return None
+    return "it must end with one question to me, and ask no other"
+
+
 def _json(text: str, wanted: Parameters) -> str | None:
     try:
         value = schemas.parsed(text)
@@ -118,10 +142,12 @@ def _json_alone(text: str, wanted: Parameters) -> str | None:
     return schemas.found_in(text, wanted["schema"])
 
 
-def _code(text: str, _none: Parameters) -> str | None:
+def _code(text: str, wanted: Parameters) -> str | None:
     around = sentences.prose(text).strip()
     if sentences.code_blocks(text):
         return "it must be code and nothing else" if around else None
+    if wanted.get("without_code") == PASSED:
+        return None
     return "it must be one block of code between fences"
 
 
@@ -184,11 +210,33 @@ TEMPLATES = (
         _respelt,
     ),
     Template(
+        "units",
+        "metric units, in one spelling where that is wanted as well",
+        {
+            "variant": Parameter(
+                "british or american", one_of(spelling.BRITISH, spelling.AMERICAN), required=False
+            )
+        },
+        _units,
+        _converted,
+    ),
+    Template("ends_with_question", "ends with one question", {}, _question),
+    Template(
         "json_schema",
         "JSON that fits a schema, and nothing else",
         {"schema": Parameter("a JSON schema", _schema)},
         _json,
         _json_alone,
     ),
-    Template("code_only", "code between fences, and nothing else", {}, _code, _code_alone),
+    Template(
+        "code_only",
+        "code between fences, and nothing else",
+        {
+            "without_code": Parameter(
+                "wrong or passed: a reply without code", one_of(WRONG, PASSED), required=False
+            )
+        },
+        _code,
+        _code_alone,
+    ),
 )

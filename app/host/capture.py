@@ -68,12 +68,16 @@ class StoreRecorder:
     user_message: str
     reply: str | None = None
     opening: Opening | None = None
+    instead_of: str | None = None
+    """The attempt that a guard refused, and nobody saw."""
 
     def begin(self, store: Store, start: ReplyStart) -> str:
         """Open the reply's row."""
         if self.opening is not None:
             taken = {"extends": self.opening.message, "opening_tokens": len(self.opening.tokens)}
             start = replace(start, sampler={**start.sampler, **taken})
+        if self.instead_of is not None:
+            start = replace(start, sampler={**start.sampler, conversations.INSTEAD_OF: self.instead_of})
         self.reply = conversations.begin_reply(store, self.conversation, self.user_message, start).id
         return self.reply
 

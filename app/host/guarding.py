@@ -3,8 +3,9 @@
 A reply that is shown while it is written cannot be taken back, so where a guard holds, nothing is shown before the
 verdict; where none holds, none of this is in the way. The check runs where the reply's row is closed, so that what is
 kept is what was shown, and the row says what each guard found. A reply that could not be put right stays as it was,
-as every reply does, and the next attempt is a sibling with a prompt of its own: each of them can be replayed. After
-two more attempts the last one is passed on, with a note that says what is wrong with it.
+as every reply does, and the next attempt has a prompt of its own and says in whose place it stands: each of them can
+be replayed, and one that nobody saw is counted and shown nowhere. After two more attempts the last one is passed on,
+with a note that says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -120,11 +121,7 @@ class GuardedTurn:
         before, recorder = self._job, self._recorder
         if before.cancelled.is_set():
             return False
-        told = [
-            *self._turns,
-            Turn(Role.ASSISTANT, judged.text),
-            Turn(Role.USER, guards.request(judged.violations)),
-        ]
+        told = [*self._turns, *asked_again(judged)]
         try:
             fitted = self._runtime.fit(told, self._reserve)
             self._job = replace(
@@ -143,8 +140,13 @@ class GuardedTurn:
         return True
 
 
+def asked_again(judged: Judged) -> list[Turn]:
+    """What is said after a question for another answer to it: the one before, and what is wrong with that."""
+    return [Turn(Role.ASSISTANT, judged.text), Turn(Role.USER, guards.request(judged.violations))]
+
+
 def _anew(recorder: Recorder) -> Recorder:
     """A recorder for another reply to the same message."""
     if isinstance(recorder, StoreRecorder):
-        return StoreRecorder(recorder.conversation, recorder.user_message)
+        return StoreRecorder(recorder.conversation, recorder.user_message, instead_of=recorder.reply)
     return recorder

@@ -31,6 +31,7 @@ from app.host.client import Endpoint
 from app.host.core import Host
 from app.host.door import Access
 from app.host.engine import Engine
+from app.host.rehearsals import Rehearsals
 from app.host.runtime import Runtime
 from app.host.server import application
 from app.host.supervisor import LEARNER_COMMAND, Supervisor
@@ -148,7 +149,12 @@ def _serve(home: Home, options: Options, load: Load) -> None:
 async def _live(
     home: Home, options: Options, runtime: Runtime, engine: Engine, listener: socket.socket, idle_limit: float
 ) -> None:
-    supervisor = Supervisor(home, lambda: host.quiet_seconds(), options.learner)
+    supervisor = Supervisor(
+        home,
+        lambda: host.quiet_seconds(),
+        options.learner,
+        lambda wake: Rehearsals(runtime, engine.submit, wake),
+    )
     host = Host(home, runtime, engine, supervisor, secrets.token_urlsafe(32))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(discreet.log_fault)

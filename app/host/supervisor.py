@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.control.rehearsing import Rehearsal
 from app.control.step import Controller
 from app.host.processes import holder
 from store import aftercare, cipher, consent, purging, runs, settings, signals, textindex, units
@@ -102,10 +103,17 @@ class Backoff:
 
 
 class Supervisor:
-    """Looks every two seconds, in a thread of its own, whether to ask for a run and whether a learner is there."""
+    """Looks every two seconds, in a thread of its own, whether to ask for a run and whether a learner is there.
+
+    ``rehearsal`` makes what the controller rehearses with, of what is to be called when a reply is there.
+    """
 
     def __init__(
-        self, home: Home, quiet: Callable[[], float], command: Sequence[str] = LEARNER_COMMAND
+        self,
+        home: Home,
+        quiet: Callable[[], float],
+        command: Sequence[str] = LEARNER_COMMAND,
+        rehearsal: Callable[[Callable[[], None]], Rehearsal] | None = None,
     ) -> None:
         self._home = home
         self._quiet = quiet
@@ -115,7 +123,7 @@ class Supervisor:
         self._ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._backoff = Backoff()
-        self._controller = Controller()
+        self._controller = Controller(None if rehearsal is None else rehearsal(self.wake))
         # The host sweeps when it starts.
         self._swept = time.monotonic()
         self._tidying: str | None = None

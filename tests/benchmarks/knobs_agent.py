@@ -1,11 +1,13 @@
 """Mynah with some of its knobs fixed, as a person of `knobs` meets it: a host, a service, and time that is not waited for.
 
 The controller is the host's own. It looks when it is woken, as it would two seconds later; what follows from a verdict
-is seen at the second look. A learning run is asked for by the rules that the host asks by, once enough lessons wait.
+is seen at the second look, and the next session waits until what it rehearses has been rehearsed, as it is within a minute
+of a person's pause. What rehearsals read and compute counts as spent. A learning run is asked for by the rules that the host asks by, once enough lessons wait.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -31,6 +33,9 @@ APPROVALS = {
 _LOOKS = 2
 _LOOK_SECONDS = 1.0
 """Some fifty times what a look takes."""
+_RESTED = 2
+"""Looks at the queue between which what follows from a rehearsal would have been asked for."""
+_REHEARSED = r"rehearsed: (\d+) prompt tokens"
 
 
 class Mynah(Subject):
@@ -51,7 +56,7 @@ class Mynah(Subject):
         """Let the controller look, and a run that is due end."""
         for _ in range(_LOOKS):
             self._service.host().learn()
-            time.sleep(_LOOK_SECONDS)
+            self._until_at_rest()
         store = self._service.store
         enough = len(units.fresh(store)) >= int(settings.get(store, settings.MIN_UNITS))
         if Knob.WEIGHTS in self._arm.knobs and enough and not runs.open_(store):
@@ -59,6 +64,14 @@ class Mynah(Subject):
         for run in runs.open_(store):
             self._service.wait(run.id, self._look)
         self._look()
+
+    def _until_at_rest(self) -> None:
+        """Let a look take place, and what it asks the model for."""
+        rested = 0
+        while rested < _RESTED:
+            time.sleep(_LOOK_SECONDS)
+            status = self._service.host().status()
+            rested = 0 if status["queue"] or status["generating"] else rested + 1
 
     def spent(self) -> Spent:
         """What it came to so far."""
@@ -68,6 +81,8 @@ class Mynah(Subject):
             "SELECT coalesce(sum(length(prompt_tokens)), 0) / 4 FROM messages WHERE role = 'assistant'"
         ).fetchone()[0]
         made = [_named(each) for each in decisions.of_kinds(store, (CONTROL, ROUND))]
+        log = (self._home.logs / "host.log").read_text(encoding="utf-8", errors="replace")
+        read += sum(map(int, re.findall(_REHEARSED, log)))
         return Spent(int(read), round(sum(self._seconds.values()), 1), tuple(name for name in made if name))
 
     def _look(self, _run: Run | None = None) -> None:

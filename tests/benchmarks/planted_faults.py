@@ -39,6 +39,7 @@ SHORTER, LONGER, SIMPLER, NO_LIST, WRONG = (
     REASONS[reason].hint
     for reason in (Reason.SHORTER, Reason.LONGER, Reason.SIMPLER, Reason.NO_LIST, Reason.WRONG)
 )
+KOREAN = "강은 산에서 시작하여 바다로 흘러갑니다. 물은 높은 곳에서 낮은 곳으로 흐릅니다."
 LISTED = "- one\n- two\n- three"
 NOTHING, MEMORY, INSTRUCTION, GUARD, WEIGHTS, ROLLBACK, GIVE_UP = (
     "nothing",
@@ -329,8 +330,12 @@ def _higher() -> list[Case]:
     return [
         Case("shorter did not help", GUARD, escalated(SHORTER)),
         Case("no list did not help", GUARD, escalated(NO_LIST, LISTED)),
-        Case("a phrase comes back", GUARD, escalated("don't say 'as an AI'")),
-        Case("a language that is not kept to", GUARD, escalated("answer in english please")),
+        Case(
+            "a phrase comes back",
+            GUARD,
+            escalated("don't say 'as an AI'", f"As an AI I say: {LONG}. So it is."),
+        ),
+        Case("a language that is not kept to", GUARD, escalated("answer in english please", KOREAN)),
         Case("instructions are never wanted", GUARD, never(settings.APPROVE_INSTRUCTION)),
         Case("the owner took the instruction back", GUARD, undone),
         Case("neither instruction nor guard helped", WEIGHTS, escalated(SHORTER, LONG, 2)),
@@ -434,9 +439,14 @@ def run(case: Case, place: Path) -> str:
 
 
 def decided(case: Case, place: Path) -> list[tuple[object, ...]]:
-    """All that the controller decided in a history: what, by which knob, and what was held against the others."""
+    """All that the controller decided in a history: what, by which knob, and what was held against the others.
+
+    It looks on until it is at rest: histories with more in them have more looks.
+    """
     with Store.open(Home(place).open()) as store, Store.open(Home(place).open()) as host:
-        case.history(Person(store, host))
+        person = Person(store, host)
+        case.history(person)
+        person.look()
         assert changes.unlike(store) == [], "every decision comes out the same from its record"
         assert decisions.broken_at(store) is None
         return [
