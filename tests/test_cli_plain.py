@@ -136,13 +136,13 @@ def test_a_conversation_is_named_on_the_command_line(home: Home) -> None:
             input=b"turns\n",
             capture_output=True,
             cwd=ROOT,
-            timeout=60,
+            timeout=240,
             check=True,
         )
     # Only the reply, and it has seen the exchange before.
     assert ran.stdout.decode() == "4\n"
     unknown = subprocess.run(
-        [*COMMAND, "chat", "-c", "nothing"], input=b"hi\n", capture_output=True, cwd=ROOT, timeout=60
+        [*COMMAND, "chat", "-c", "nothing"], input=b"hi\n", capture_output=True, cwd=ROOT, timeout=240
     )
     assert unknown.returncode == 3
     assert len(unknown.stderr.splitlines()) == 1
@@ -157,7 +157,7 @@ def test_a_pipe_chats_without_a_terminal(home: Home, words: tuple[str, ...]) -> 
             capture_output=True,
             env={**os.environ, "LC_ALL": "C"},
             cwd=ROOT,
-            timeout=60,
+            timeout=240,
             check=True,
         )
     assert ran.stdout.decode() == "grüß 世界\n4\n"
@@ -166,7 +166,7 @@ def test_a_pipe_chats_without_a_terminal(home: Home, words: tuple[str, ...]) -> 
 
 def test_a_pipe_that_is_empty_starts_nothing(home: Home) -> None:
     ran = subprocess.run(
-        COMMAND, stdin=subprocess.DEVNULL, capture_output=True, cwd=ROOT, timeout=60, check=True
+        COMMAND, stdin=subprocess.DEVNULL, capture_output=True, cwd=ROOT, timeout=240, check=True
     )
     assert (ran.stdout, ran.stderr) == (b"", b"")
     assert not home.host_json.exists()

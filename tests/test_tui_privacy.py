@@ -40,7 +40,7 @@ async def incognito(chat: Chat) -> IncognitoScreen:
 async def say(chat: Chat, text: str, reply: str) -> None:
     composer = chat.app.screen.query_one(Composer)
     composer.put(text)
-    await chat.pilot.pause()
+    await chat.rest()
     await chat.press("enter")
 
     def answered() -> bool:
@@ -157,7 +157,7 @@ async def test_forgetting_says_what_it_undoes_before_it_does_it(service: Scripte
     service.say("forget [/] me", "no")
     async with chatting(service, (110, 30)) as chat:
         await chat.press("ctrl+o")
-        await chat.pilot.pause()
+        await chat.rest()
         await chat.press("d")
         await chat.until(lambda: isinstance(chat.app.screen, ForgetScreen))
         page = chat.app.screen.query_one(Page)

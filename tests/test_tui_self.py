@@ -27,7 +27,7 @@ def service(home: Home) -> Iterator[ScriptedService]:
 
 async def opened(chat: Chat, words: str) -> None:
     chat.composer.put("/self")
-    await chat.pilot.pause()
+    await chat.rest()
     await chat.press("enter")
     await chat.until(lambda: isinstance(chat.app.screen, SelfScreen) and words in page(chat))
 

@@ -78,7 +78,6 @@ async def test_nasty_text_is_shown_in_what_was_learned(service: ScriptedService)
             await chat.until(lambda: story.text.count("\n") > 2 * len(NASTY))
         for key in ("c", "3", "4"):
             await chat.press(key)
-            await chat.pilot.pause(0.1)
         service.learned({**GATE, "passed": False, "summary": NASTY[0]}, passes=False, salt="again")
         await chat.press("escape")
         await chat.until(lambda: f"Nothing changed: {NASTY[0]}" in chat.toasts)
@@ -98,14 +97,12 @@ async def test_nasty_text_is_shown_where_it_is_found_told_corrected_and_forgotte
             await chat.until(lambda: chat.replies and chat.replies[-1].entry and chat.replies[-1].text)
             for key in ("f12", "f8"):
                 await chat.press(key)
-                await chat.pilot.pause(0.05)
                 await chat.press("escape")
             await chat.press("ctrl+f")
             chat.app.screen.query_one(Input).value = NASTY[0]
             found = chat.app.screen.query_one(OptionList)
             await chat.until(partial(getattr, found, "option_count"))
             await chat.press("escape", "ctrl+o", "v", "escape", "d", "escape")
-            await chat.pilot.pause(0.05)
         assert chat.app.is_running
         assert len(chat.app.screen_stack) == 1
 

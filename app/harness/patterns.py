@@ -22,23 +22,6 @@ class TooSlow(Exception):
     """A pattern takes too long on a text."""
 
 
-class Clock:
-    """The time that the patterns of one check have together."""
-
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._left = seconds
-
-    def found(self, pattern: str, text: str) -> bool:
-        """Whether a pattern is somewhere in a text. Raises TooSlow."""
-        began = time.monotonic()
-        try:
-            return regex.search(pattern, text, timeout=max(self._left, 0.0), concurrent=True) is not None
-        except TimeoutError:
-            raise TooSlow(f"the pattern {pattern!r} takes too long on it") from None
-        finally:
-            self._left -= time.monotonic() - began
-
-
 def unreadable(pattern: str) -> bool:
     """Whether a pattern is none."""
     try:
@@ -48,40 +31,55 @@ def unreadable(pattern: str) -> bool:
     return False
 
 
-def keywords(clock: Clock) -> Mapping[str, Callable[..., Iterator[Any]]]:
-    """What checks the keywords of a schema that hold patterns, in place of the library's own."""
-    from jsonschema import Draft202012Validator, ValidationError
+class Bounded:
+    """The keywords of a schema that hold patterns, for one check; all its patterns together have so many seconds."""
 
-    usual = Draft202012Validator.VALIDATORS["additionalProperties"]
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._left = seconds
 
-    def pattern(validator: Any, wanted: str, value: Any, _schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "string") and not clock.found(wanted, value):
+    @property
+    def keywords(self) -> Mapping[str, Callable[..., Iterator[Any]]]:
+        """What checks them in place of the library's own."""
+        return {
+            "pattern": self._pattern,
+            "patternProperties": self._properties,
+            "additionalProperties": self._additional,
+        }
+
+    def _found(self, pattern: str, text: str) -> bool:
+        """Whether a pattern is somewhere in a text. Raises TooSlow."""
+        began = time.monotonic()
+        try:
+            return regex.search(pattern, text, timeout=max(self._left, 0.0), concurrent=True) is not None
+        except TimeoutError:
+            raise TooSlow(f"the pattern {pattern!r} takes too long on it") from None
+        finally:
+            self._left -= time.monotonic() - began
+
+    def _pattern(self, validator: Any, wanted: str, value: Any, _schema: Any) -> Iterator[Any]:
+        from jsonschema import ValidationError
+
+        if validator.is_type(value, "string") and not self._found(wanted, value):
             yield ValidationError(f"{value!r} does not match {wanted!r}")
 
-    def pattern_properties(validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
+    def _properties(self, validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
         if not validator.is_type(value, "object"):
             return
-        for each, inner in wanted.items():
-            for name in value:
-                if clock.found(each, name):
-                    yield from validator.descend(value[name], inner, path=name, schema_path=each)
+        for pattern, inner in wanted.items():
+            for name in [each for each in value if self._found(pattern, each)]:
+                yield from validator.descend(value[name], inner, path=name, schema_path=pattern)
 
-    def additional_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-        named = schema.get("patternProperties", {})
-        if not named or not validator.is_type(value, "object"):
-            yield from usual(validator, wanted, value, schema)
+    def _additional(self, validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+        from jsonschema import Draft202012Validator, ValidationError
+
+        patterns = schema.get("patternProperties", {})
+        if not patterns or not validator.is_type(value, "object"):
+            yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, wanted, value, schema)
             return
-        others = value.keys() - schema.get("properties", {}).keys()
-        for name in sorted(others):
-            if any(clock.found(each, name) for each in named):
+        for name in sorted(value.keys() - schema.get("properties", {}).keys()):
+            if any(self._found(each, name) for each in patterns):
                 continue
             if wanted is False:
                 yield ValidationError(f"{name!r} is no property that may be there")
             else:
                 yield from validator.descend(value[name], wanted, path=name)
-
-    return {
-        "pattern": pattern,
-        "patternProperties": pattern_properties,
-        "additionalProperties": additional_properties,
-    }

@@ -143,7 +143,7 @@ def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
     if any(_PATTERNED & inner.keys() for inner in _within(schema)):
         from app.harness import patterns
 
-        kind = validators.extend(kind, patterns.keywords(patterns.Clock()))
+        kind = validators.extend(kind, patterns.Bounded().keywords)
     # Without a registry of its own the library would fetch what a schema points to.
     return kind(schema, registry=Registry())
 
