@@ -24,13 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-m", "app.cli.main"]
 
 
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
-
-
 def chat(service: ScriptedService, lines: Sequence[str], *, person: bool = True) -> int:
     rest = iter(lines)
     return PlainChat(service, lambda: next(rest, None), person).run()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
 from textual import events
@@ -15,18 +14,10 @@ from app.tui.chat_view import ChatView
 from app.tui.sidebar import ConversationList, Sidebar
 from app.tui.transcript import WINDOW, Complaint, MessageView, QuestionView, ReplyView, Welcome
 from store.errors import HostUnavailable, ModelFileError
-from store.home import Home
 from store.types import ErrorClass, MessageStatus, Role, SignalKind
 from tests.at_rest import PATIENCE, calls_held
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def test_a_question_is_answered_and_the_composer_keeps_the_focus(service: ScriptedService) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 from textual.widgets import Input
@@ -13,17 +12,9 @@ from app.tui import find_screen
 from app.tui.find_screen import FindScreen, HitList, marked
 from app.tui.pages import Page
 from app.tui.sidebar import HINT, ConversationList, Sidebar
-from store.home import Home
 from store.types import Role
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat, chatting, drawn
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def sought(chat: Chat, words: str) -> HitList:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-
-import pytest
 
 from app.tui.dialogs import EditDialog
 from app.tui.lesson import NEEDED, QUESTIONS, Part
 from store import runs
-from store.home import Home
 from store.types import RunOutcome, Trigger
 from tests.scripted_service import GATE, Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def step(chat: Chat, part: Part) -> str:

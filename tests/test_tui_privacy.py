@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-
-import pytest
 
 from app.host.events import Failed
 from app.tui.composer import Composer
@@ -16,17 +13,9 @@ from app.tui.pages import Page
 from app.tui.sidebar import Sidebar
 from app.tui.transcript import ReplyView
 from store.consent import Change
-from store.home import Home
 from store.types import Consent, Dial, ErrorClass
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def incognito(chat: Chat) -> IncognitoScreen:

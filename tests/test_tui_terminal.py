@@ -33,13 +33,6 @@ from tests.tui_pilot import Chat, chatting
 WIDE = "日本語の文字 👩‍👩‍👧‍👦 🇫🇷 e\u0301 한국어"
 
 
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
-
-
 async def test_the_end_stays_in_view_when_the_size_changes_while_a_reply_streams(
     service: ScriptedService,
 ) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
-import pytest
 from textual.widgets import Input, OptionList
 
 from app.host.events import Failed
@@ -13,7 +11,6 @@ from app.tui.pages import Page
 from app.tui.sidebar import Sidebar
 from app.tui.transcript import QuestionView
 from store.errors import HostUnavailable
-from store.home import Home
 from store.types import ErrorClass
 from tests.scripted_service import GATE, Script, ScriptedService
 from tests.tui_pilot import chatting
@@ -30,13 +27,6 @@ NASTY = (
     "![x](http://x/y.png) [a](javascript:alert(1))",
     "\u202eright to left\u202c \u200d \ufeff",
 )
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def test_nasty_text_is_shown_in_questions_replies_titles_and_errors(service: ScriptedService) -> None:

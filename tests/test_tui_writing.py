@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,16 +22,8 @@ from app.tui.transcript import Welcome
 from app.tui.writing import quoted, read_file
 from store import conversations, settings
 from store.errors import HostUnavailable, NotFound, UsageError
-from store.home import Home
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 def questions(chat: Chat) -> list[QuestionView]:
