@@ -125,7 +125,11 @@ def words(part: Part, now: Snapshot, key: Callable[[str], str]) -> str:
         case Part.WAIT:
             return f"{_progress(now)}. You may chat on meanwhile: it gives way."
         case Part.REFUSED:
-            more = "One more correction in the same manner" if corrected else f"Correct a reply ({key('correct')})"
+            more = (
+                "One more correction in the same manner"
+                if corrected
+                else f"Correct a reply ({key('correct')})"
+            )
             return f"{_summary(now)}, so nothing changed. {more}, and {key('learn')}."
         case Part.FAILED:
             return f"The run failed, and nothing is lost. {key('learn')} tries again."
