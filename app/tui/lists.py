@@ -81,9 +81,10 @@ class _Part(MarkdownBlock):
         await super()._update_from_block(block)
 
 
-class ChatBulletList(_Part, MarkdownBulletList):
+# The looks of a widget are those of its first base.
+class ChatBulletList(MarkdownBulletList, _Part):
     """Items with a mark before each."""
 
 
-class ChatOrderedList(_Part, MarkdownOrderedList):
+class ChatOrderedList(MarkdownOrderedList, _Part):
     """Items with a number before each."""
