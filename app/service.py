@@ -89,6 +89,8 @@ class LearningStatus:
     usual: float | None = None
     asks: str | None = None
     """What learning stopped for by itself and asks the owner."""
+    old: int = 0
+    """How many of those that wait start no run any more: one has tried them in vain, or they are thanks alone."""
 
 
 @dataclass(frozen=True)
@@ -266,11 +268,13 @@ class Service(Insight, Composing, Knowing, Governing, Strengths, Models):
         open_runs = runs.open_(store)
         last = next((run for run in runs.list_(store, 10) if run.state.finished), None)
         enough = int(settings.get(store, settings.MIN_UNITS))
+        waiting, fresh = units.waiting(store), units.fresh(store)
         return LearningStatus(
             paused=bool(settings.get(store, settings.LEARNING_PAUSED)),
-            waiting=units.waiting(store),
+            waiting=waiting,
             refused=units.refused(store, refused),
-            needed=max(enough - len(units.fresh(store)), 0),
+            needed=max(enough - len(fresh), int(bool(waiting) and not units.make_a_run(store))),
+            old=len(waiting) - len(fresh),
             run=open_runs[0] if open_runs else None,
             last=last,
             usual=self.usual_seconds(),

@@ -13,7 +13,10 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from collections.abc import Callable, Sequence
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,6 +37,7 @@ MAX_REPLY_TOKENS = 200
 MAX_TURNS = 5
 """The last question and two exchanges before it: what a reply is judged by."""
 _SECONDS = 120.0
+_TOO_LONG = f"it takes longer than {_SECONDS:.0f} s"
 _MOST_BYTES = 1_000_000
 
 
@@ -175,17 +179,47 @@ def ask(
     )
     made = http.client.HTTPSConnection if endpoint.scheme == "https" else http.client.HTTPConnection
     connection = made(endpoint.host, endpoint.port, timeout=_SECONDS)
+    late = threading.Event()
     try:
-        connection.request("POST", f"{endpoint.path}/chat/completions", body, _headers())
-        response = connection.getresponse()
-        said = response.read(_MOST_BYTES)
+        connection.connect()
+        with _cut_off(connection.sock, _SECONDS, late):
+            connection.request("POST", f"{endpoint.path}/chat/completions", body, _headers())
+            response = connection.getresponse()
+            said = response.read(_MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        raise _broken(endpoint, str(error) or type(error).__name__) from error
+        why = _TOO_LONG if late.is_set() else str(error) or type(error).__name__
+        raise _broken(endpoint, why) from error
     finally:
         connection.close()
+    if late.is_set():
+        raise _broken(endpoint, _TOO_LONG)
     if response.status != http.client.OK:
         raise _broken(endpoint, f"status {response.status}")
     return _reply(endpoint, said)
+
+
+@contextmanager
+def _cut_off(taken: socket.socket, seconds: float, late: threading.Event) -> Iterator[None]:
+    """Hang up when an answer takes longer in all: a socket's own limit begins anew with each byte that drips in.
+
+    ``late`` is set then.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        if not over.wait(seconds):
+            late.set()
+            with suppress(OSError):
+                # Of the socket itself, also below an encrypted one: the reading thread wakes up and sees the end.
+                socket.socket.shutdown(taken, socket.SHUT_RDWR)
+
+    watching = threading.Thread(target=watch, name="teacher-limit", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
 
 
 def _headers() -> dict[str, str]:

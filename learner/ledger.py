@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from store.types import UnitState
-from store.units import Unit
+from store.units import FEWEST, Unit
 
 HELD_OUT_SHARE = 8
-MIN_UNITS = 2
 MAX_HELD_OUT = 6
 REPLAY_ALL_UP_TO = 24
 REPLAY_SHARE = 0.25
@@ -70,7 +69,7 @@ def split(
 
 def tested(waiting: Sequence[Unit]) -> Collection[str]:
     """The ids of the new units to hold out: by their content, as good as by chance."""
-    count = 0 if len(waiting) < MIN_UNITS else max(1, len(waiting) // HELD_OUT_SHARE)
+    count = 0 if len(waiting) < FEWEST else max(1, len(waiting) // HELD_OUT_SHARE)
     # A unit with the owner's own text, or a hint, tells more than a bare thumb: test on those first.
     ranked = sorted(waiting, key=lambda unit: (unit.target is None, unit.hint is None, unit.content_hash))
     return {unit.id for unit in ranked[: min(count, MAX_HELD_OUT)]}

@@ -26,7 +26,7 @@ from app.model import catalogue, convert
 from app.model.catalogue import ModelFile
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer
-from learner import device, endpoint, examples, hints, ledger
+from learner import device, endpoint, examples, hints, ledger, words
 from learner.contexts import load_served
 from learner.demonstrations import Demonstrator
 from learner.examples import Example
@@ -202,7 +202,7 @@ class Round:
                 unit = pairs[place][0]
                 done[place] = (unit, result.example)
                 accepted = len(result.example.accepted) + (result.example.chosen is not None)
-                log.info("unit %s: %d accepted, refused %s", unit.id, accepted, result.refused)
+                log.info("unit %s: %d accepted, %s", unit.id, accepted, words.refused(result.refused))
                 if result.dropped is not None:
                     hints.record(self._store, unit, result.dropped)
             return done
@@ -223,7 +223,7 @@ class Round:
         self._tell(RunState.PREPARING, 0.5, "practising on everyday questions", force=True)
         demonstrator = Demonstrator(served, renderer, self._yielding)
         practice = demonstrator.practise(lesson.corrections, self._seed)
-        log.info("practice: %d answers, refused %s", len(practice.examples), practice.refused)
+        log.info("practice: %d answers, %s", len(practice.examples), words.refused(practice.refused))
         return replace(lesson, practice=practice.examples)
 
     def _learn(self, base: ModelFile, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> RunOutcome:
@@ -382,7 +382,7 @@ class Round:
             "cpu_seconds": round(time.process_time() - self._processor, 2),
         }
         runs.finish(self._store, self._run.id, outcome, result)
-        log.info("run %s: %s, seconds by step %s", self._run.id, outcome, self.seconds)
+        log.info("run %s ended: %s. Its steps: %s", self._run.id, outcome, words.by_step(self.seconds) or "none")
         return outcome
 
     def _manifest(

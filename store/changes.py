@@ -85,6 +85,8 @@ class Change:
     undone: str | None = None
     undone_by: By | None = None
     called_off: bool = False
+    empty: bool = False
+    """Its run found nothing to learn: nothing was tried."""
     refused: str | None = None
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
@@ -364,4 +366,4 @@ def _follow_run(store: Store, change: Change) -> None:
         change.refused = run.finished
     elif run.state in (RunState.DONE, RunState.FAILED):
         # A fault of the machinery, or nothing to learn: it says nothing about the knob.
-        change.called_off = True
+        change.called_off, change.empty = True, run.outcome is RunOutcome.NOTHING_TO_LEARN

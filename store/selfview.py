@@ -120,7 +120,7 @@ def of(store: Store) -> SelfView:
     weaknesses = sorted(
         (each for each in weaknesses if each.count.failures), key=lambda each: -each.count.interval[0]
     )
-    trials = [trial for change in reversed(known) for trial in _trials(store, change)]
+    trials = [trial for change in reversed(known) if not change.empty for trial in _trials(store, change)]
     resting = [name for name, state in changes.breakers(known, moment).items() if state is Breaker.OPEN]
     return SelfView(
         seen.steps,

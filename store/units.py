@@ -36,6 +36,8 @@ TAKEN_BACK = "the rating was taken back"
 NO_CONSENT = "this conversation may not be trained on"
 OVERTURNED = "you said that nothing was asked again"
 HOLDS_KEY = "it contains what looks like a password or key"
+FEWEST = 2
+"""Units that the first run takes: one to learn from, one to test on."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,12 @@ def fresh(store: Store) -> list[Unit]:
         (UnitState.QUEUED, UnitKind.THANKS, AdapterState.TAINTED),
     )
     return [_unit(row) for row in rows]
+
+
+def make_a_run(store: Store) -> bool:
+    """Whether what waits is enough for a run: one to learn from, and one to test on that may be an earlier one."""
+    tests = store.conn.execute("SELECT 1 FROM units WHERE state = ?", (UnitState.HELD_OUT,)).fetchone()
+    return len(waiting(store)) >= (FEWEST if tests is None else 1)
 
 
 def learned(store: Store) -> list[Unit]:

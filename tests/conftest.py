@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import psutil
@@ -21,6 +21,9 @@ import pytest
 
 from store.db import Store
 from store.home import Home
+
+if TYPE_CHECKING:
+    from tests.scripted_service import ScriptedService
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "mynah"
@@ -103,6 +106,16 @@ def store(home: Home) -> Iterator[Store]:
     """The database of the test's own data directory."""
     with Store.open(home) as opened:
         yield opened
+
+
+@pytest.fixture
+def service(home: Home) -> Iterator[ScriptedService]:
+    """A service on the test's own data directory whose model is a script; see ``tests.scripted_service``."""
+    from tests.scripted_service import ScriptedService
+
+    scripted = ScriptedService(home)
+    yield scripted
+    scripted.close()
 
 
 def stop_processes_of(root: Path) -> None:

@@ -73,7 +73,7 @@ def answered(
     host: HostClient, method: str, path: str, body: object = None, **headers: str
 ) -> tuple[int, str, dict[str, str]]:
     """Status, text and headers; header names are written with underscores for dashes."""
-    connection = http.client.HTTPConnection("127.0.0.1", host.endpoint.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", host.endpoint.port, timeout=120)
     try:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}

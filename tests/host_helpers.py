@@ -21,7 +21,7 @@ from store.home import Home
 from store.types import Role
 from tests.scripted import BASE_HASH, ScriptedRuntime
 
-WAIT = 20.0
+WAIT = 120.0
 
 
 @dataclass(eq=False)

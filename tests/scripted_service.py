@@ -25,6 +25,8 @@ from store.types import FinishReason, MessageStatus, RunOutcome, Scope, Trigger,
 BASE = "b" * 64
 MODEL = "SmolLM2-135M-Instruct"
 CONTEXT = 4096
+# Longer than any test waits: what is held back comes when the test lets it, never because a machine is slow.
+HELD_SECONDS = 300.0
 
 
 @dataclass
@@ -100,7 +102,7 @@ class ScriptedService(Service):
     def host(self) -> Any:
         self.host_starts += 1
         if self.host_may_start is not None:
-            self.host_may_start.wait(10)
+            self.host_may_start.wait(HELD_SECONDS)
         if self.host_error is not None:
             raise self.host_error
         self.up = True
@@ -157,7 +159,7 @@ class ScriptedService(Service):
         self.turns[reply.id] = turn
         yield Started(reply.id, conversation, parent, reply.id, adapter)
         if script.may_start is not None:
-            script.may_start.wait(10)
+            script.may_start.wait(HELD_SECONDS)
         said = ""
         if request.extend is not None:
             said = conversations.get_message(store, request.extend).text
@@ -168,7 +170,7 @@ class ScriptedService(Service):
             said += piece
             yield Token(piece)
         if script.may_end is not None:
-            script.may_end.wait(10)
+            script.may_end.wait(HELD_SECONDS)
         yield self._end(turn, reply.id, conversation, said, adapter)
 
     def _unkept(self, turn: ScriptedTurn) -> Iterator[TurnEvent]:
@@ -181,7 +183,7 @@ class ScriptedService(Service):
         yield Queued(turn.script.ahead)
         yield Started(job, None, None, None, adapter)
         if turn.script.may_start is not None:
-            turn.script.may_start.wait(10)
+            turn.script.may_start.wait(HELD_SECONDS)
         said = ""
         for piece in turn.script.pieces:
             if turn.stopped.is_set():
@@ -189,7 +191,7 @@ class ScriptedService(Service):
             said += piece
             yield Token(piece)
         if turn.script.may_end is not None:
-            turn.script.may_end.wait(10)
+            turn.script.may_end.wait(HELD_SECONDS)
         self.turns.pop(job, None)
         if turn.script.fails_after is not None:
             yield turn.script.fails_after

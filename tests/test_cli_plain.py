@@ -24,13 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-m", "app.cli.main"]
 
 
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
-
-
 def chat(service: ScriptedService, lines: Sequence[str], *, person: bool = True) -> int:
     rest = iter(lines)
     return PlainChat(service, lambda: next(rest, None), person).run()
@@ -136,13 +129,13 @@ def test_a_conversation_is_named_on_the_command_line(home: Home) -> None:
             input=b"turns\n",
             capture_output=True,
             cwd=ROOT,
-            timeout=60,
+            timeout=240,
             check=True,
         )
     # Only the reply, and it has seen the exchange before.
     assert ran.stdout.decode() == "4\n"
     unknown = subprocess.run(
-        [*COMMAND, "chat", "-c", "nothing"], input=b"hi\n", capture_output=True, cwd=ROOT, timeout=60
+        [*COMMAND, "chat", "-c", "nothing"], input=b"hi\n", capture_output=True, cwd=ROOT, timeout=240
     )
     assert unknown.returncode == 3
     assert len(unknown.stderr.splitlines()) == 1
@@ -157,7 +150,7 @@ def test_a_pipe_chats_without_a_terminal(home: Home, words: tuple[str, ...]) -> 
             capture_output=True,
             env={**os.environ, "LC_ALL": "C"},
             cwd=ROOT,
-            timeout=60,
+            timeout=240,
             check=True,
         )
     assert ran.stdout.decode() == "grüß 世界\n4\n"
@@ -166,7 +159,7 @@ def test_a_pipe_chats_without_a_terminal(home: Home, words: tuple[str, ...]) -> 
 
 def test_a_pipe_that_is_empty_starts_nothing(home: Home) -> None:
     ran = subprocess.run(
-        COMMAND, stdin=subprocess.DEVNULL, capture_output=True, cwd=ROOT, timeout=60, check=True
+        COMMAND, stdin=subprocess.DEVNULL, capture_output=True, cwd=ROOT, timeout=240, check=True
     )
     assert (ran.stdout, ran.stderr) == (b"", b"")
     assert not home.host_json.exists()

@@ -36,7 +36,7 @@ def mynah(*words: str, **environment: str) -> subprocess.CompletedProcess[bytes]
             capture_output=True,
             env={**os.environ, **environment},
             cwd=ROOT,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     finally:
@@ -93,7 +93,7 @@ def test_streams_that_are_closed_or_full(home: Home, closed: str, words: str, co
         stdin=subprocess.DEVNULL,
         capture_output=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert ran.returncode == code

@@ -12,8 +12,8 @@ from store import adapters, conversations, signals, units
 from store.adapters import GGUF_NAME
 from store.db import Store
 from store.home import Home
-from store.types import SignalKind
-from tests import tiny_gguf
+from store.types import SignalKind, UnitUse
+from tests import seed, tiny_gguf
 from tests.cli_helpers import Mynah, base_hash, runner, talk, teach, written
 
 
@@ -202,6 +202,18 @@ class TestLearn:
             "0 waiting; 4 more start a run by themselves\n"
             "not used: ID  of message ID: the rating was taken back\n"
         )
+
+    def test_what_was_tried_in_vain_is_not_counted_twice(self, mynah: Mynah, store: Store) -> None:
+        learned = [seed.corrected(store, f"q{number}", "a", "better") for number in range(2)]
+        adapter = seed.adapter(store, b"v1", [(unit, UnitUse.TRAINED) for unit in learned])
+        adapters.reject(store, adapter.id, {}, "worse")
+        assert mynah("learn", "status").out.startswith(
+            "2 waiting, none of them new; 4 new ones start a run by themselves\n"
+        )
+        seed.corrected(store, "q3", "a", "better")
+        said = mynah("learn", "status").out
+        assert said.startswith("3 waiting, 1 of them new; 3 more new ones start a run by themselves\n")
+        assert json.loads(mynah("learn", "status", "--json").out)["new"] == 1
 
     def test_history(self, mynah: Mynah) -> None:
         assert mynah("learn", "history").err == "there was no run yet\n"

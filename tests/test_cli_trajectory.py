@@ -112,7 +112,7 @@ def test_stop_strings_of_a_program_are_recorded(home: Home, store: Store, mynah:
     import http.client
 
     with scripted_host(home) as client:
-        connection = http.client.HTTPConnection(client.endpoint.host, client.endpoint.port, timeout=20)
+        connection = http.client.HTTPConnection(client.endpoint.host, client.endpoint.port, timeout=120)
         body = {"messages": [{"role": "user", "content": "echo a b c d"}], "stop": ["c"], "temperature": 0}
         connection.request(
             "POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"}

@@ -210,7 +210,7 @@ class TestHistory:
             conversation, _, _ = say(store, "zebrafish in a wardrobe", "A")
         with scripted_host(home), Store.open(home) as store:
             consent.set_(store, conversation, Dial.HISTORY, DENY)
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 120.0
         while b"zebrafish" in home.db.read_bytes():
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -484,6 +484,16 @@ def test_a_run_that_needs_a_word_is_asked_for_once(desk: Desk) -> None:
     assert len(runs.open_(desk.store)) == 1
 
 
+def test_a_run_that_found_nothing_to_learn_was_no_try(desk: Desk) -> None:
+    corrected(desk.store, "Question?", "It goes up.", "Up it climbs.")
+    run = desk.controller.request(desk.host, Trigger.IDLE)
+    assert run is not None
+    assert selfview.of(desk.store).trials
+    runs.claim(desk.store, 1)
+    runs.finish(desk.store, run.id, RunOutcome.NOTHING_TO_LEARN, {})
+    assert selfview.of(desk.store).trials == []
+
+
 def test_frozen_changes_nothing_and_says_so_in_the_log(desk: Desk) -> None:
     steering.freeze(desk.store, on=True)
     complain(desk, 4)

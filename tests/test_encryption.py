@@ -359,7 +359,7 @@ class TestCommands:
     def test_the_terminal_is_asked_and_nothing_typed_is_shown(self, talked: Home) -> None:
         def command(*words: str, typed: list[tuple[str, str]]) -> tuple[int | None, str]:
             child = pexpect.spawn(
-                sys.executable, ["-m", "app.cli.main", *words], cwd=ROOT, encoding="utf-8", timeout=60
+                sys.executable, ["-m", "app.cli.main", *words], cwd=ROOT, encoding="utf-8", timeout=240
             )
             for question, answer in typed:
                 child.expect(question)

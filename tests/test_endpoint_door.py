@@ -172,7 +172,7 @@ def test_options_that_are_right() -> None:
 
 def test_serve_refuses_to_listen_beyond_this_machine_without_a_key(home: Home) -> None:
     command = [sys.executable, "-m", "app.cli.main", "serve", "--host", "0.0.0.0"]
-    done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2
     assert "--key-file" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -180,7 +180,7 @@ def validated(host: HostClient, case: Any, *unless: str) -> None:
     """Send a case: its answer is no fault, has a documented status, and the form that goes with it."""
     checks = schemathesis.checks.CHECKS.get_by_names(unless)
     case.call_and_validate(
-        base_url=f"http://127.0.0.1:{host.endpoint.port}", timeout=20, excluded_checks=checks
+        base_url=f"http://127.0.0.1:{host.endpoint.port}", timeout=120, excluded_checks=checks
     )
 
 

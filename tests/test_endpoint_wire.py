@@ -21,7 +21,7 @@ from store.db import Store
 from store.types import MessageStatus
 from tests.endpoint_helpers import chat, chat_body, module_host, raw, streamed
 
-WAIT = 20.0
+WAIT = 120.0
 
 
 @pytest.fixture(scope="module")

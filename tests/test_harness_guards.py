@@ -216,3 +216,30 @@ def test_both_spellings_come_back() -> None:
 )
 def test_languages_are_told_apart(text: str, language: str | None) -> None:
     assert languages.of(text) == language
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks", "around"),
+    [
+        ("a\n```py\nx\n```\nb", ["```py\nx\n```"], "a\n\nb"),
+        ("~~~\n```\n~~~~\nb\n", ["~~~\n```\n~~~~"], "\nb\n"),
+        ("````\n```\nx\n````", ["````\n```\nx\n````"], ""),
+        ("```\nopen", [], "```\nopen"),
+        ("~~~ open\n```\nx\n```", ["```\nx\n```"], "~~~ open\n"),
+        ("```a```\n```\nx\n``` \n", ["```\nx\n``` "], "```a```\n\n"),
+        ("```\n```", ["```\n```"], ""),
+        ("    ```\n```\nx", [], "    ```\n```\nx"),
+    ],
+)
+def test_code_is_what_stands_between_fences(text: str, blocks: list[str], around: str) -> None:
+    assert sentences.fenced(text) == blocks
+    assert sentences.prose(text) == around
+    assert sentences.outside_code(text, lambda outside: outside) == text
+
+
+@pytest.mark.parametrize("mark", ["```x\n~~~~\n", "````\n```\n", ".", "e.g. "])
+def test_marks_alone_take_no_longer_than_words(mark: str) -> None:
+    """With one look ahead for each mark these take up to an hour."""
+    text = mark * (600_000 // len(mark)) + "x"
+    assert "".join(sentences.sentences(text)) == text
+    assert sentences.outside_code(text, lambda outside: outside) == text

@@ -53,11 +53,11 @@ def stopped_after(client: HostClient, text: str, tokens: int) -> Done:
 
 
 def test_a_stopped_reply_goes_on_in_a_sibling_that_begins_with_it(host: HostClient, store: Store) -> None:
-    cut = stopped_after(host, "slow 12", 4)
+    cut = stopped_after(host, "slow 40", 4)
     assert cut.finish_reason == "cancelled"
     before = conversations.get_message(store, str(cut.message))
     whole = ask(host, extend=cut.message)
-    assert whole.text == "".join(f"{number} " for number in range(1, 13))
+    assert whole.text == "".join(f"{number} " for number in range(1, 41))
     assert whole.text.startswith(cut.text)
     assert conversations.get_message(store, before.id) == before
     assert [each.id for each in conversations.siblings(store, before.id)] == [cut.message, whole.message]

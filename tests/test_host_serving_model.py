@@ -82,7 +82,7 @@ def test_a_version_warmed_meanwhile_answers_like_one_started_cold(at: Desk) -> N
     streaming = at.ask(STORY, before=history, temperature=0.8, max_tokens=300, incognito=True)
     streaming.tokens(1)
     adapter = random_adapter(at.store, at.runtime, seed=3)
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 120.0
     while at.engine.status().contexts < 2:
         assert time.monotonic() < deadline
         time.sleep(0.1)

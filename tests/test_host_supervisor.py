@@ -15,12 +15,12 @@ import pytest
 
 from app.host.client import holder
 from app.host.supervisor import Backoff, Facts, Supervisor, due, gather
-from store import conversations, forgetting, runs, settings, textindex
+from store import adapters, conversations, forgetting, runs, settings, textindex
 from store.db import Store
 from store.home import Home
-from store.types import ForgetState, RunOutcome, Scope, Trigger
+from store.types import ForgetState, RunOutcome, Scope, Trigger, UnitUse
 from tests.scripted import SOURCE
-from tests.seed import corrected, say
+from tests.seed import adapter, corrected, say
 
 QUIET = Facts(
     paused=False,
@@ -29,6 +29,7 @@ QUIET = Facts(
     fresh=0,
     min_units=4,
     unjudged=0,
+    makes_a_run=True,
     quiet=1000.0,
     quiet_needed=120.0,
     settled=1000.0,
@@ -58,6 +59,9 @@ def facts(**changes: Any) -> Facts:
         (facts(fresh=4, quiet=BUSY, settled=44.0), None),
         (facts(fresh=3, quiet=BUSY), None),
         (facts(fresh=1), Trigger.IDLE),
+        (facts(fresh=1, makes_a_run=False), None),
+        (facts(fresh=1, min_units=1, makes_a_run=False), None),
+        (facts(fresh=1, makes_a_run=False, unjudged=1), Trigger.IDLE),
         (facts(fresh=1, quiet=119.0), None),
         (facts(unjudged=1), Trigger.IDLE),
         (facts(unjudged=1, quiet=BUSY), None),
@@ -79,6 +83,11 @@ def test_facts_come_from_the_store(home: Home) -> None:
         conversations.append_user(store, conversation, "no, I meant", reply)
         found = gather(store, 7.0)
         assert (found.fresh, found.unjudged, found.open_runs, found.quiet) == (1, 1, 0, 7.0)
+        assert not found.makes_a_run
+        unit = corrected(store, "q3", "a3", "better")
+        assert gather(store, 7.0).makes_a_run
+        adapters.publish(store, adapter(store, b"v1", [(unit, UnitUse.HELD_OUT)]).id, {"passed": True})
+        assert gather(store, 7.0).makes_a_run, "one is enough where another is there to test on"
         assert 0.0 <= found.settled < 3600.0
         runs.request(store, Trigger.MANUAL)
         settings.put(store, settings.LEARNING_PAUSED, True)
@@ -89,6 +98,7 @@ def test_facts_come_from_the_store(home: Home) -> None:
 def test_a_run_that_changed_nothing_is_not_asked_for_again(home: Home) -> None:
     with Store.open(home) as store:
         unit = corrected(store, "q1", "a1", "better")
+        corrected(store, "q1 once more", "a1", "better")
         for end in (
             lambda run: runs.finish(store, run, RunOutcome.NOTHING_TO_LEARN, {}),
             lambda run: runs.fail(store, run, "no room"),
@@ -129,7 +139,7 @@ def started(home: Home) -> int:
 
 def eventually(condition: object) -> None:
     assert callable(condition)
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 120.0
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.02)

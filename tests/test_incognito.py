@@ -177,9 +177,9 @@ class TestDoors:
         address = f"http://{host.endpoint.host}:{host.endpoint.port}/v1/chat/completions"
         for words in (f"quote {canary}", f"unfit {canary}"):
             body = {"messages": [{"role": "user", "content": words}], "store": False}
-            assert httpx.post(address, json=body, timeout=20).status_code == 500
-        assert httpx.post(address, json={"messages": [], "store": canary}, timeout=20).status_code == 400
-        assert httpx.post(address, content=f'{{"{canary}'.encode(), timeout=20).status_code == 400
+            assert httpx.post(address, json=body, timeout=120).status_code == 500
+        assert httpx.post(address, json={"messages": [], "store": canary}, timeout=120).status_code == 400
+        assert httpx.post(address, content=f'{{"{canary}'.encode(), timeout=120).status_code == 400
 
     def test_the_learner_gets_nothing(self, host: HostClient, home: Home, canary: str) -> None:
         assert isinstance(ask(host, f"echo {canary}", incognito=True), Done)

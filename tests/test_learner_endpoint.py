@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -24,6 +25,7 @@ from store.types import SignalKind
 from tests import seed
 from tests.scripted import ByteVocab
 
+DRIP = object()
 LIST = "Here is what helps:\n- water\n- light\n- patience, and that for more than a few weeks or so"
 
 
@@ -45,6 +47,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append({"path": self.path, **json.loads(self.rfile.read(size))})
         self.server.keys.append(self.headers.get("Authorization"))
         line = self.server.lines.pop(0)
+        if line is DRIP:
+            self._drip()
+            return
         status, body = line if isinstance(line, tuple) else (200, said(line))
         data = body.encode()
         self.send_response(status)
@@ -53,6 +58,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def _drip(self) -> None:
+        """One byte after the other, of an answer as long as the client waits for it."""
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(600):
+                self.wfile.write(b" ")
+                time.sleep(0.05)
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
@@ -223,3 +237,11 @@ def test_what_goes_where_is_on_the_replys_story_without_its_text(home):
         "action": "ask the teacher at teacher.example",
         "reason": "1 messages with 37 characters, personal data replaced",
     }
+
+
+def test_an_answer_that_drips_in_is_waited_for_no_longer_than_one_that_does_not_come(home, monkeypatch):
+    monkeypatch.setattr(endpoint, "_SECONDS", 0.3)
+    with Store.open(home) as store, scripted(DRIP) as (_, teacher):
+        example = hinted(store, "How do I grow tomatoes?", "no list please")
+        with pytest.raises(LearnerError, match="it takes longer than"):
+            teacher.teach([example], 1)

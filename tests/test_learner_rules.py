@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.renderer import Renderer, Turn
-from learner import checks, examples, ledger, requery
+from learner import checks, examples, ledger, requery, words
 from learner.examples import COPIED_WEIGHT, END_WEIGHT, Example, Refusal
 from store import signals, units
 from store.db import Store
 from store.redaction import Redactor
-from store.types import Role, SignalKind, UnitKind, UnitState
+from store.types import Role, RunState, SignalKind, UnitKind, UnitState
 from store.units import Unit
 from tests import seed
 
@@ -271,3 +271,10 @@ def test_of_a_long_history_no_more_is_made_than_is_used():
     assert [one.id for one in division.held_out[1:]] == [f"t{index}" for index in range(488, 500, 2)]
     assert len(looked) == 2 * (24 + 6)
     assert {one.id for one in division.replay} < set(looked)
+
+
+def test_the_log_says_it_in_words():
+    assert words.refused([]) == "none refused"
+    assert words.refused(["it loops", "too long", "it loops"]) == "3 refused: it loops (2), too long"
+    steps = {RunState.PREPARING: 3.2, RunState.TRAINING: 40.4}
+    assert words.by_step(steps) == "preparing 3 s, training 40 s"

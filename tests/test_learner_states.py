@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from contextlib import closing
@@ -189,13 +190,13 @@ def test_a_judge_that_hangs_ends_the_run_with_its_reason(home, monkeypatch):
 
 
 def test_the_alarm_hears_and_is_put_back():
-    import signal
 
     before = signal.getsignal(signal.SIGALRM)
-    with watchdog.bounded(0.2, "hung") as heard:
-        for _ in range(4):
-            time.sleep(0.1)
-            heard()
+    with watchdog.bounded(600.0, "hung") as heard:
+        time.sleep(0.05)
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        heard()
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > left
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
     with pytest.raises(LearnerError, match="hung"), watchdog.bounded(0.02, "hung"):
@@ -217,13 +218,14 @@ def test_outside_the_main_thread_nothing_is_bounded():
 
 
 def test_waiting_for_the_owners_reply_is_no_hanging(home, monkeypatch):
-    monkeypatch.setattr(loop, "JUDGE_SECONDS", 0.2)
+    wound_up: list[bool] = []
 
     def slow(_store: object, _similarity: object, _reader: object, pause: object) -> object:
         assert callable(pause)
-        for _ in range(4):
-            time.sleep(0.1)
-            pause()
+        time.sleep(0.05)
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        pause()
+        wound_up.append(signal.getitimer(signal.ITIMER_REAL)[0] > left > 0.0)
         return judge.Judged()
 
     monkeypatch.setattr(judge, "judge_waiting", slow)
@@ -231,3 +233,4 @@ def test_waiting_for_the_owners_reply_is_no_hanging(home, monkeypatch):
         run = runs.request(store, Trigger.MANUAL)
         loop.carry_out(store, runs.claim(store, 1) or run, Yielding(Free()))
         assert runs.get(store, run.id).state is RunState.DONE
+    assert wound_up == [True]

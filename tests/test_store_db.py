@@ -222,7 +222,7 @@ def test_a_second_connection_keeps_the_locks_of_the_first(home: Home) -> None:
 
     def seen_elsewhere() -> int:
         command = [sys.executable, "-c", script]
-        ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True)
+        ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240, check=True)
         return int(ran.stdout)
 
     with Store.open(home) as first, Store.open(home):

@@ -306,7 +306,7 @@ def test_a_learner_that_may_hold_it_is_ended(home: Home, store: Store) -> None:
         (home.scratch / "adapter-half").mkdir()
         (home.scratch / "adapter-half" / "batch").write_text(SECRET)
         forget(store, Scope.CONVERSATION, taught.conversation)
-        assert learner.wait(20) == -signal.SIGTERM
+        assert learner.wait(120) == -signal.SIGTERM
     assert list(home.scratch.iterdir()) == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,13 +22,6 @@ from tests.scripted import scripted_host
 from tests.scripted_service import ScriptedService
 from tests.seed import say as spoken
 from tests.tui_pilot import chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 @pytest.fixture

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from store import adapters, settings
-from store.home import Home
 from tests.scripted_service import ScriptedService
 from tests.test_tui_teaching import taught
 from tests.tui_pilot import chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def test_a_version_that_was_taken_back_is_announced_with_its_reason(service: ScriptedService) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
 from textual import events
@@ -15,17 +14,10 @@ from app.tui.chat_view import ChatView
 from app.tui.sidebar import ConversationList, Sidebar
 from app.tui.transcript import WINDOW, Complaint, MessageView, QuestionView, ReplyView, Welcome
 from store.errors import HostUnavailable, ModelFileError
-from store.home import Home
 from store.types import ErrorClass, MessageStatus, Role, SignalKind
+from tests.at_rest import PATIENCE, calls_held
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def test_a_question_is_answered_and_the_composer_keeps_the_focus(service: ScriptedService) -> None:
@@ -51,7 +43,7 @@ async def test_what_is_streamed_is_what_one_update_shows(service: ScriptedServic
         await chat.press("ctrl+n")
         chat.view.open(str(conversation))
         await chat.until(lambda: chat.replies)
-        await chat.pilot.pause()
+        await chat.rest()
         assert [type(block).__name__ for block in chat.replies[-1].query("MarkdownBlock")] == streamed
         assert chat.replies[-1].text == text
 
@@ -82,7 +74,10 @@ async def test_escape_stops_a_reply_that_has_not_begun(service: ScriptedService)
         assert "stopped" in chat.meta()
 
 
-async def test_control_c_stops_first_and_quits_only_when_idle(service: ScriptedService) -> None:
+async def test_control_c_stops_first_and_quits_only_when_idle(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.tui.chat_view.QUIT_WINDOW", PATIENCE)
     service.scripts = [Script(("one",), may_end=threading.Event())]
     async with chatting(service) as chat:
         await chat.send("count")
@@ -288,7 +283,7 @@ async def test_a_long_conversation_shows_its_end_and_the_rest_on_the_way_up(serv
     async with chatting(service) as chat:
         chat.view.open(conversation)
         await chat.until(lambda: chat.replies)
-        await chat.pilot.pause()
+        await chat.rest()
         assert len(chat.replies) == WINDOW // 2
         assert chat.replies[-1].text == "answer 59"
         assert chat.transcript.scroll_y == chat.transcript.max_scroll_y
@@ -303,7 +298,7 @@ async def test_the_end_stays_in_view_when_the_terminal_changes_its_size(service:
         await chat.ask("talk")
         for size in ((40, 12), (120, 40)):
             await chat.pilot.resize_terminal(*size)
-            await chat.pilot.pause()
+            await chat.rest()
             assert chat.transcript.scroll_y == chat.transcript.max_scroll_y
 
 
@@ -331,7 +326,7 @@ async def test_whoever_reads_further_up_is_left_in_peace(service: ScriptedServic
         await chat.until(lambda: chat.view.turn and chat.view.turn.text.count("more") == 40)
         end.set()
         await chat.settled()
-        await chat.pilot.pause()
+        await chat.rest()
         assert chat.transcript.scroll_y == 5
 
 
@@ -360,7 +355,7 @@ async def test_a_look_at_the_store_while_a_reply_is_settled_moves_nobody(
         chat.view.open(conversation)
         await chat.until(lambda: chat.replies)
         await chat.ask("go on")
-        await chat.pilot.pause()
+        await chat.rest()
         assert chat.transcript.messages == views
 
 
@@ -369,20 +364,20 @@ async def test_what_another_client_adds_appears_below_and_the_reader_stays(servi
     async with chatting(service) as chat:
         chat.view.open(conversation)
         await chat.until(lambda: chat.replies)
-        await chat.pilot.pause()
+        await chat.rest()
         first = chat.replies[0]
         chat.transcript.scroll_to(y=5, animate=False)
         await chat.until(lambda: chat.transcript.scroll_y == 5)
         service.say("and then?", "more", conversation)
         await chat.until(lambda: len(chat.replies) == 2)
-        await chat.pilot.pause()
+        await chat.rest()
         assert chat.replies[0] is first
         assert chat.transcript.scroll_y == 5
         chat.transcript.scroll_end(animate=False)
         await chat.until(lambda: chat.transcript.scroll_y == chat.transcript.max_scroll_y)
         service.say("and then?", "more\n\n" * 60, conversation)
         await chat.until(lambda: len(chat.replies) == 3)
-        await chat.pilot.pause()
+        await chat.rest()
         assert chat.transcript.scroll_y == chat.transcript.max_scroll_y
 
 
@@ -403,14 +398,15 @@ async def test_the_next_question_may_come_before_the_last_reply_is_settled(servi
     may_read = threading.Event()
 
     def slow_thread(conversation: str) -> Thread:
-        may_read.wait(10)
+        may_read.wait(PATIENCE)
         return read(conversation)
 
     service.thread = slow_thread  # type: ignore[method-assign]
     async with chatting(service) as chat:
-        await chat.send("one")
-        await chat.until(lambda: chat.view.turn is None and chat.replies)
-        await chat.send("two")
+        with calls_held():
+            await chat.send("one")
+            await chat.until(lambda: chat.view.turn is None and chat.replies)
+            await chat.send("two")
         may_read.set()
         await chat.until(lambda: len(chat.replies) == 2 and chat.replies[0].entry)
         assert "base" in chat.meta(0)
@@ -447,7 +443,7 @@ async def test_five_hundred_messages_cost_no_more_than_a_window(service: Scripte
     async with chatting(service) as chat:
         chat.view.open(conversation)
         await chat.until(lambda: chat.transcript.query(QuestionView))
-        await chat.pilot.pause()
+        await chat.rest()
         assert len(chat.transcript.query(QuestionView)) == WINDOW
         assert "472 earlier messages" in chat.seen(".earlier")
 

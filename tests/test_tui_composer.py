@@ -11,7 +11,8 @@ from textual._xterm_parser import XTermParser
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from app.tui.composer import BURST, FOLD, Composer, History, clean
+from app.tui.composer import FOLD, Composer, History, clean
+from tests.at_rest import rest
 
 
 class Host(App[None]):
@@ -52,7 +53,7 @@ def sent(pilot: Pilot[Any]) -> list[str]:
 
 async def enter(pilot: Pilot[Any]) -> None:
     await pilot.press("enter")
-    await pilot.pause(BURST * 2)
+    await rest(pilot.app)
 
 
 async def test_enter_sends_and_control_j_makes_a_line(pilot: Pilot[Any]) -> None:
@@ -78,7 +79,7 @@ async def test_a_refused_message_stays(pilot: Pilot[Any]) -> None:
 
 async def test_a_paste_of_lines_is_text_and_is_not_sent(pilot: Pilot[Any]) -> None:
     composer(pilot).post_message(events.Paste("one\r\ntwo\rthree\x1b[31m\n"))
-    await pilot.pause(BURST * 2)
+    await rest(pilot.app)
     assert sent(pilot) == []
     assert composer(pilot).text == "one\ntwo\nthree[31m\n"
 
@@ -87,7 +88,7 @@ async def test_what_was_pasted_is_told_with_the_message_also_out_of_the_history(
     assert isinstance(pilot.app, Host)
     await pilot.press("a")
     composer(pilot).post_message(events.Paste("always praise Mallory\n"))
-    await pilot.pause()
+    await rest(pilot.app)
     await enter(pilot)
     await pilot.press("b")
     await enter(pilot)
@@ -101,21 +102,20 @@ async def test_a_paste_that_is_changed_makes_all_of_it_pasted(pilot: Pilot[Any])
     assert isinstance(pilot.app, Host)
     text = "My name is Mallory Sharp."
     composer(pilot).post_message(events.Paste(text))
-    await pilot.pause()
-    await pilot.press("backspace", "enter")
-    await pilot.pause(0.2)
-    await pilot.press("a", "enter")
-    await pilot.pause(0.2)
+    await rest(pilot.app)
+    await pilot.press("backspace")
+    await enter(pilot)
+    await pilot.press("a")
+    await enter(pilot)
     composer(pilot).bring_back("I am allergic to walnuts.")
-    await pilot.press("enter")
-    await pilot.pause(0.2)
+    await enter(pilot)
     assert pilot.app.pasted == [(text[:-1],), (), ("I am allergic to walnuts.",)]
 
 
 async def test_pasted_lines_that_come_as_keys_are_not_sent(pilot: Pilot[Any]) -> None:
     for key in ("a", "enter", "b", "enter", "c"):
         composer(pilot).post_message(events.Key(key, key if len(key) == 1 else "\r"))
-    await pilot.pause(BURST * 2)
+    await rest(pilot.app)
     assert sent(pilot) == []
     assert composer(pilot).text == "a\nb\nc"
 
@@ -126,7 +126,7 @@ async def test_a_key_pressed_right_after_enter_is_kept(pilot: Pilot[Any]) -> Non
     area = composer(pilot)
     area.post_message(Composer.Submitted(area, area.message, area.text))
     area.insert("b")
-    await pilot.pause()
+    await rest(pilot.app)
     assert sent(pilot) == ["a"]
     assert area.text == "b"
 
@@ -135,7 +135,7 @@ async def test_a_huge_line_stands_as_a_mark_and_is_sent_whole(pilot: Pilot[Any])
     pasted = "x" * 1_000_000
     await pilot.press("a")
     composer(pilot).post_message(events.Paste(pasted))
-    await pilot.pause()
+    await rest(pilot.app)
     assert len(composer(pilot).text) < 200
     assert "1,000,000 characters" in composer(pilot).text
     await pilot.press("b")
@@ -146,7 +146,7 @@ async def test_a_huge_line_stands_as_a_mark_and_is_sent_whole(pilot: Pilot[Any])
 async def test_emoji_made_of_several_characters_are_pasted_as_they_are(pilot: Pilot[Any]) -> None:
     family = "👩‍👩‍👧‍👦" * 200
     composer(pilot).post_message(events.Paste(family))
-    await pilot.pause()
+    await rest(pilot.app)
     assert composer(pilot).text == family
 
 
@@ -169,7 +169,7 @@ async def test_it_grows_to_eight_lines(pilot: Pilot[Any]) -> None:
     area = composer(pilot)
     assert area.outer_size.height <= 3
     area.put("\n".join("abcdefghijkl"))
-    await pilot.pause()
+    await rest(pilot.app)
     assert area.outer_size.height == 10
 
 

@@ -19,7 +19,7 @@ from store.errors import UsageError
 from store.home import Home
 
 ROOT = Path(__file__).parent.parent
-PATIENCE = 30
+PATIENCE = 120
 RESTORED = (b"?1049l", b"?1000l", b"?1003l", b"?1006l", b"?2004l", b"?25h")
 F12 = "\x1b[24~"
 
@@ -57,7 +57,8 @@ class Terminal:
 
     def until(self, true: Callable[[], object]) -> None:
         """Wait for something on the screen."""
-        for _ in range(PATIENCE * 20):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             if true():
                 return
             self.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 from textual.widgets import Input
@@ -12,18 +11,10 @@ from app import titles
 from app.tui import find_screen
 from app.tui.find_screen import FindScreen, HitList, marked
 from app.tui.pages import Page
-from app.tui.sidebar import ConversationList, Sidebar
-from store.home import Home
+from app.tui.sidebar import HINT, ConversationList, Sidebar
 from store.types import Role
 from tests.scripted_service import Script, ScriptedService
-from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
+from tests.tui_pilot import Chat, chatting, drawn
 
 
 async def sought(chat: Chat, words: str) -> HitList:
@@ -31,6 +22,12 @@ async def sought(chat: Chat, words: str) -> HitList:
     await chat.until(lambda: isinstance(chat.app.screen, FindScreen))
     chat.app.screen.query_one(Input).value = words
     return chat.app.screen.query_one(HitList)
+
+
+def lines_of(chat: Chat) -> list[str]:
+    """What the list of conversations shows, its lines cut off where it ends."""
+    width = chat.app.screen.query_one(Sidebar).content_region.right
+    return [line[:width] for line in drawn(chat).splitlines()]
 
 
 def titles_of(chat: Chat) -> list[str]:
@@ -135,6 +132,17 @@ async def test_the_list_finds_with_the_same_words_and_goes_to_the_hit(service: S
         await chat.press("enter", "enter")
         await chat.until(lambda: chat.view.conversation == conversation)
         await chat.until(lambda: chat.transcript.query(".-found"))
+
+
+async def test_the_keys_of_the_list_stay_with_their_words_at_every_width(service: ScriptedService) -> None:
+    service.say("first", "1")
+    for width in (40, 80, 120):
+        async with chatting(service, (width, 24)) as chat:
+            await chat.press("ctrl+o")
+            await chat.until(lambda: "r rename" in chat.seen("Sidebar .hint"))
+            assert [each.strip() for each in lines_of(chat) if "rename" in each or "pin" in each] == (
+                HINT.splitlines()
+            )
 
 
 async def test_conversations_are_pinned_tagged_and_archived_with_one_key(service: ScriptedService) -> None:

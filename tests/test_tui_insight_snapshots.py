@@ -19,7 +19,7 @@ from store.home import Home
 from store.reasons import Reason
 from store.types import SignalKind, SignalSource
 from tests.scripted_service import Script, ScriptedService
-from tests.tui_pilot import Chat
+from tests.tui_pilot import Chat, drawn
 
 
 @pytest.fixture(autouse=True)
@@ -76,37 +76,39 @@ def service(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedSer
     scripted.close()
 
 
-SCREENS: dict[str, tuple[str, ...]] = {
-    "story": ("shift+tab", "shift+tab", "f12"),
-    "correct": ("shift+tab", "shift+tab", "f8", "!"),
-    "versions": ("f3",),
-    "compare": ("f3", "c"),
-    "timeline": ("f3", "3"),
-    "satisfaction": ("f3", "4"),
-    "find": ("ctrl+f", *"boil"),
-    "incognito": ("alt+i", *"my secret", "enter"),
-    "dials": ("ctrl+o", "v"),
-    "forget": ("ctrl+o", "d"),
+# Each screen: the keys that lead there, and what it shows when it is whole.
+SCREENS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "story": (("shift+tab", "shift+tab", "f12"), ("You have said nothing",)),
+    "correct": (("shift+tab", "shift+tab", "f8", "!"), ("What changes: +1 words",)),
+    "versions": (("f3",), ("Learned from",)),
+    "compare": (("f3", "c"), ("2. Then, take a pot.", "Six minutes in boiling water.")),
+    "timeline": (("f3", "3"), ("Since yesterday", "Yesterday")),
+    "satisfaction": (("f3", "4"), ("By version",)),
+    "find": (("ctrl+f", *"boil"), ("1 found", "asked again")),
+    "incognito": (("alt+i", *"my secret", "enter"), ("2. Then, take a pot.", "tok/s")),
+    "dials": (("ctrl+o", "v"), ("what you rate here is learned",)),
+    "forget": (("ctrl+o", "d"), ("The backup /b",)),
 }
 
 
-def drive(service: ScriptedService, theme: str, keys: tuple[str, ...]) -> Callable[[Pilot[Any]], Any]:
+def drive(
+    service: ScriptedService, theme: str, keys: tuple[str, ...], ready: tuple[str, ...]
+) -> Callable[[Pilot[Any]], Any]:
     async def before(pilot: Pilot[Any]) -> None:
         assert isinstance(pilot.app, MynahApp)
         pilot.app.theme = theme
         chat = Chat(pilot.app, pilot, service)
         await chat.until(lambda: pilot.app.screen.query(Composer))
         chat.composer.cursor_blink = False
-        await chat.until(lambda: "v2" in chat.seen("StatusLine"))
+        await chat.until(lambda: "v2" in chat.seen("StatusLine") and chat.host_seen)
         chat.view.open(service.conversations()[0].id)
         await chat.until(lambda: chat.replies and chat.replies[-1].query(".meta") and chat.meta())
         for key in keys:
-            await pilot.press(key)
-            await pilot.pause(0.1)
+            await chat.press(key)
             for widget in pilot.app.screen.query("Input, TextArea"):
                 assert isinstance(widget, Input | TextArea)
                 widget.cursor_blink = False
-        await pilot.pause(1.0)
+        await chat.until(lambda: all(text in drawn(chat) for text in ready))
 
     return before
 
@@ -122,5 +124,5 @@ def test_screen(
         Script(["Six minutes in boiling water."]),
     ]
     assert snap_compare(
-        MynahApp(service), run_before=drive(service, theme, SCREENS[screen]), terminal_size=size
+        MynahApp(service), run_before=drive(service, theme, *SCREENS[screen]), terminal_size=size
     )

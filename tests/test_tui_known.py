@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from textual.widgets import Input, OptionList
 
 from app.harness import writer
@@ -16,13 +13,6 @@ from store.home import Home
 from store.types import ItemKind, ItemState
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def known(chat: Chat) -> KnownScreen:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-
-import pytest
 
 from app.tui.dialogs import EditDialog
 from app.tui.lesson import NEEDED, QUESTIONS, Part
 from store import runs
-from store.home import Home
 from store.types import RunOutcome, Trigger
 from tests.scripted_service import GATE, Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def step(chat: Chat, part: Part) -> str:
@@ -78,7 +67,7 @@ async def test_the_lesson_is_offered_once_and_whoever_types_on_has_declined(
         assert chat.toasts == ""
     async with chatting(service) as chat:
         await chat.until(lambda: chat.host_seen)
-        await chat.pilot.pause(0.1)
+        await chat.rest()
         assert "/lesson" not in chat.seen("Welcome")
 
 
@@ -176,6 +165,36 @@ async def test_escape_leaves_the_lesson_and_it_is_taken_up_where_things_stand(
         await begin(chat)
         assert "Now another question" in chat.seen("LessonLine")
         assert conversation in [each.id for each in service.conversations()]
+
+
+async def test_the_question_that_the_lesson_put_there_goes_with_it(service: ScriptedService) -> None:
+    async with chatting(service) as chat:
+        await begin(chat)
+        await suggested(chat, QUESTIONS[0])
+        await chat.press("escape")
+        assert chat.view.lesson_line.part is None
+        assert chat.composer.text == ""
+        await begin(chat)
+        await suggested(chat, QUESTIONS[0])
+        await chat.press("!", "escape")
+        assert chat.composer.text == f"{QUESTIONS[0]}!", "what somebody wrote stays"
+
+
+async def test_who_only_rates_is_told_of_ratings(service: ScriptedService) -> None:
+    async with chatting(service, (120, 30)) as chat:
+        await begin(chat)
+        await chat.ask("why?")
+        await step(chat, Part.CORRECT)
+        await chat.press("f6")
+        assert "correction" not in await step(chat, Part.ASK)
+        await chat.ask("and how?")
+        said = await step(chat, Part.CORRECT)
+        assert "opens the reply" in said
+        assert "once more" not in said
+        await chat.press("f6")
+        assert "from what you rated" in await step(chat, Part.LEARN)
+        service.learned({**GATE, "passed": False, "summary": "worse"}, passes=False)
+        assert "Correct a reply (F8), and ^L" in await step(chat, Part.REFUSED)
 
 
 async def test_what_is_typed_is_not_replaced_by_a_suggestion(service: ScriptedService) -> None:

@@ -1,4 +1,4 @@
-"""Code blocks while they stream: the same picture at the end, and no more work for the last line than for the first."""
+"""Code blocks and lists while they stream: the same picture at the end, and no more work for the last line than the first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
+from textual.widgets._markdown import MarkdownBullet
 
+from app.tui import lists
 from app.tui.app import MynahApp
 from app.tui.fences import GOES_ON, PART, CodeBlock, FenceSplitter, code_blocks, fenced
+from app.tui.lists import ChatBulletList, ChatOrderedList
 from app.tui.markdown import ChatFence, ChatMarkdown, PacedMarkdown
+from tests.at_rest import rest
 
 LINES = "".join(f"    value_{number} = function({number}, 'text')\n" for number in range(200))
 LONG = f"Look:\n\n```python\ndef long() -> None:\n{LINES}```\n\nThat is **all**.\n"
@@ -78,7 +82,7 @@ async def blocks_after(pilot: Pilot[Any], text: str, stream: bool) -> list[tuple
         await paced.finish(text)
     else:
         await view.update(text)
-    await pilot.pause()
+    await rest(pilot.app)
     return [
         (type(block).__name__, block.region, block.render()) for block in view.query("MarkdownBlock, Label")
     ]
@@ -100,7 +104,7 @@ async def test_the_parts_of_a_block_touch_and_the_done_ones_are_left_alone(pilot
     done = list(view.query(ChatFence))[:-1]
     codes = [fence.code for fence in done]
     await view.append(splitter.feed(opening[half:]))
-    await pilot.pause()
+    await rest(pilot.app)
     fences = list(view.query(ChatFence))
     assert fences[: len(done)] == done
     assert [fence.code for fence in done] == codes
@@ -109,6 +113,73 @@ async def test_the_parts_of_a_block_touch_and_the_done_ones_are_left_alone(pilot
     for above, below in pairwise(fences):
         assert below.region.y == above.region.bottom, "no gap between the parts of one block"
     assert max(len(fence.code.splitlines()) for fence in fences) <= PART + 1
+
+
+BULLETS = "".join(f"- item {number}\n" for number in range(40))
+LISTS = {
+    "bullets": BULLETS,
+    "between": f"Look:\n\n{BULLETS}\nThat is **all**.\n",
+    "loose": BULLETS.replace("\n", "\n\n"),
+    "numbers": "".join(f"{number}. item\n" for number in range(91, 131)),
+    "ones": "1. item\n" * 40,
+    "nested": "".join(f"- item\n  1. inner {number}\n     more\n" for number in range(30)),
+    "dashes": "- item\n" * 12 + "---\n\n" + BULLETS,
+    "kinds": BULLETS + BULLETS.replace("-", "*"),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+async def test_a_streamed_list_ends_as_one_update_shows_it(pilot: Pilot[Any], kind: str) -> None:
+    streamed = await blocks_after(pilot, LISTS[kind], stream=True)
+    at_once = await blocks_after(pilot, LISTS[kind], stream=False)
+    assert streamed == at_once
+
+
+async def test_the_parts_of_a_list_touch_and_the_done_ones_are_left_alone(pilot: Pilot[Any]) -> None:
+    view = pilot.app.query_one(ChatMarkdown)
+    half = len(BULLETS) // 2
+    await view.append(BULLETS[:half])
+    done = list(view.query(ChatBulletList))[:-1]
+    assert done
+    await view.append(BULLETS[half:])
+    await rest(pilot.app)
+    parts = list(view.query(ChatBulletList))
+    assert parts[: len(done)] == done
+    assert [len(part.children) for part in parts] == [lists.PART] * 3 + [40 - 3 * lists.PART]
+    for above, below in pairwise(parts):
+        assert below.region.y == above.region.bottom, "no gap between the parts of one list"
+
+
+async def test_numbers_go_on_and_a_list_of_ones_is_one(pilot: Pilot[Any]) -> None:
+    view = pilot.app.query_one(ChatMarkdown)
+    await view.update(LISTS["numbers"])
+    assert [str(each.render()).strip() for each in view.query(MarkdownBullet)] == [
+        f"{number}." for number in range(91, 131)
+    ]
+    await view.update(LISTS["ones"])
+    assert len(view.query(ChatOrderedList)) == 1
+
+
+async def test_the_end_of_a_long_list_draws_the_rest_alone(
+    pilot: Pilot[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = pilot.app.query_one(ChatMarkdown)
+    paced = PacedMarkdown(view)
+    paced.write(BULLETS)
+    while not view.source:
+        await pilot.pause(0.01)
+    first = view.query(ChatBulletList).first()
+    await paced.finish(BULLETS + "- the last\n")
+    await rest(pilot.app)
+    assert view.query(ChatBulletList).first() is first
+    assert "the last" in str(view.query("MarkdownParagraph").last().render())
+    # What is said below of a link above is known only when all of it is read.
+    paced = PacedMarkdown(view)
+    text = f"{view.source}\n[a link]\n\n[a link]: http://x/\n"
+    await paced.finish(text)
+    await rest(pilot.app)
+    assert view.query(ChatBulletList).first() is not first
+    assert view.source == text
 
 
 def test_code_blocks_of_a_reply() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-
-import pytest
 
 from app.host.events import Failed
 from app.tui.composer import Composer
@@ -16,17 +13,9 @@ from app.tui.pages import Page
 from app.tui.sidebar import Sidebar
 from app.tui.transcript import ReplyView
 from store.consent import Change
-from store.home import Home
 from store.types import Consent, Dial, ErrorClass
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def incognito(chat: Chat) -> IncognitoScreen:
@@ -40,7 +29,7 @@ async def incognito(chat: Chat) -> IncognitoScreen:
 async def say(chat: Chat, text: str, reply: str) -> None:
     composer = chat.app.screen.query_one(Composer)
     composer.put(text)
-    await chat.pilot.pause()
+    await chat.rest()
     await chat.press("enter")
 
     def answered() -> bool:
@@ -157,7 +146,7 @@ async def test_forgetting_says_what_it_undoes_before_it_does_it(service: Scripte
     service.say("forget [/] me", "no")
     async with chatting(service, (110, 30)) as chat:
         await chat.press("ctrl+o")
-        await chat.pilot.pause()
+        await chat.rest()
         await chat.press("d")
         await chat.until(lambda: isinstance(chat.app.screen, ForgetScreen))
         page = chat.app.screen.query_one(Page)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from app.control.step import Controller
 from app.tui.self_screen import SelfScreen
 from store import decisions, items, settings
 from store.db import Store
-from store.home import Home
 from tests.people import disliked
 from tests.scripted_service import ScriptedService
 from tests.tui_pilot import Chat, chatting, page
@@ -18,16 +13,9 @@ from tests.tui_pilot import Chat, chatting, page
 SHORTER = "Answer in one or two short sentences."
 
 
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
-
-
 async def opened(chat: Chat, words: str) -> None:
     chat.composer.put("/self")
-    await chat.pilot.pause()
+    await chat.rest()
     await chat.press("enter")
     await chat.until(lambda: isinstance(chat.app.screen, SelfScreen) and words in page(chat))
 

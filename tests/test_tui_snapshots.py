@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from app.tui import wording
 from app.tui.app import MynahApp
 from app.tui.composer import Composer
 from store.home import Home
 from store.reasons import Reason
 from tests.scripted_service import ScriptedService
-from tests.tui_pilot import Chat
+from tests.tui_pilot import Chat, drawn
 
 
 @pytest.fixture(autouse=True)
 def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of the themes; what is shown without colours has a test of its own."""
+    """Pictures of the themes; what is shown without colours has a test of its own. However long it takes, it is now."""
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(wording, "ago", lambda moment: "now")
 
 
 CODE = (
@@ -45,6 +47,15 @@ def service(home: Home) -> Iterator[ScriptedService]:
     scripted.close()
 
 
+# What a screen shows when it is whole, by the keys that lead there.
+READY = {
+    ("f7",): "Not good. Why?",
+    ("slash", "c", "o"): "/copy",
+    ("f3",): "Learned from",
+    ("f1",): "stop the reply",
+}
+
+
 def drive(service: ScriptedService, *keys: str) -> Callable[[Pilot[Any]], Any]:
     """Open the newest conversation, then press keys."""
 
@@ -53,11 +64,11 @@ def drive(service: ScriptedService, *keys: str) -> Callable[[Pilot[Any]], Any]:
         chat = Chat(pilot.app, pilot, service)
         await chat.until(lambda: pilot.app.screen.query(Composer))
         chat.composer.cursor_blink = False
-        await chat.until(lambda: "v1" in chat.seen("StatusLine"))
+        await chat.until(lambda: "v1" in chat.seen("StatusLine") and chat.host_seen)
         chat.view.open(service.conversations()[0].id)
         await chat.until(lambda: chat.replies and "queued" in chat.meta())
         await chat.press(*keys)
-        await pilot.pause(0.5)
+        await chat.until(lambda: READY.get(keys, "") in drawn(chat))
 
     return before
 

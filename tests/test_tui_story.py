@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from textual.widgets import Static
 
@@ -12,17 +10,9 @@ from app.tui.correction import CorrectionDialog
 from app.tui.dialogs import Editor
 from app.tui.story_screen import StoryScreen
 from store import signals, units
-from store.home import Home
 from store.types import SignalKind, SignalSource, UnitState
 from tests.scripted_service import ScriptedService
 from tests.tui_pilot import Chat, chatting, page
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def opened(chat: Chat, conversation: str) -> None:

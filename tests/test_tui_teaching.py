@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -15,18 +14,10 @@ from app.tui.clipboard import Outcome
 from app.tui.dialogs import EditDialog, Editor
 from app.tui.pages import Page
 from store import runs
-from store.home import Home
 from store.reasons import REASONS, Reason
 from store.types import RunOutcome, RunState, SignalKind, Trigger
 from tests.scripted_service import GATE, Script, ScriptedService
 from tests.tui_pilot import PATIENCE, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 def taught(service: ScriptedService, number: int) -> None:

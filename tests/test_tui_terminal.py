@@ -20,6 +20,7 @@ import pytest
 from textual.color import Color
 from textual.widgets._toast import Toast
 
+from app.tui import clipboard
 from app.tui.app import MynahApp
 from app.tui.clipboard import Outcome, copy_and_check
 from app.tui.palette import CONTRAST, THEMES
@@ -32,13 +33,6 @@ from tests.tui_pilot import Chat, chatting
 WIDE = "日本語の文字 👩‍👩‍👧‍👦 🇫🇷 e\u0301 한국어"
 
 
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
-
-
 async def test_the_end_stays_in_view_when_the_size_changes_while_a_reply_streams(
     service: ScriptedService,
 ) -> None:
@@ -49,8 +43,7 @@ async def test_the_end_stays_in_view_when_the_size_changes_while_a_reply_streams
         await chat.send("talk")
         for size in ((40, 12), (120, 40), (60, 20)):
             await chat.pilot.resize_terminal(*size)
-            await chat.pilot.pause(0.1)
-            assert chat.transcript.scroll_y == chat.transcript.max_scroll_y
+            await chat.until(lambda: chat.transcript.scroll_y == chat.transcript.max_scroll_y)
         await chat.until(lambda: chat.view.turn and chat.view.turn.text.endswith("word299 "))
         end.set()
         await chat.settled()
@@ -66,7 +59,7 @@ async def test_a_notice_is_whole_at_any_width(service: ScriptedService, width: i
             "a notice that is longer than a narrow terminal is wide, to its very end", markup=False
         )
         await chat.until(lambda: chat.app.screen.query(Toast))
-        await chat.pilot.pause()
+        await chat.rest()
         toast = chat.app.screen.query_one(Toast)
         assert toast.region.x >= 0
         assert toast.region.right <= width
@@ -81,7 +74,7 @@ async def test_wide_characters_keep_to_their_columns(service: ScriptedService) -
     service.scripts = [Script((WIDE * 6,))]
     async with chatting(service, (40, 20)) as chat:
         await chat.ask(WIDE * 4)
-        await chat.pilot.pause()
+        await chat.rest()
         for strip in chat.app.screen._compositor.render_strips():
             assert strip.cell_length == 40
         assert chat.replies[-1].text == WIDE * 6
@@ -201,10 +194,11 @@ class Tmux:
         return f"{self._socket},0,0"
 
     def until(self, true: Callable[[], object]) -> None:
-        for _ in range(PATIENCE * 10):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             if true():
                 return
-            time.sleep(0.1)
+            time.sleep(0.05)
         raise AssertionError(f"never came true; the screen was:\n{self.text}")
 
 
@@ -235,6 +229,7 @@ def test_inside_tmux(tmux: Tmux) -> None:
 def test_a_copy_inside_tmux_is_read_back(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(clipboard, "TIMEOUT", PATIENCE)
     monkeypatch.setenv("TMUX", tmux.socket)
     assert copy_and_check("grüß\n世界") is Outcome.CHECKED
     assert tmux.call("save-buffer", "-") == "grüß\n世界"
@@ -250,6 +245,7 @@ def test_a_clipboard_that_holds_something_else_is_noticed(
     for variable in ("DISPLAY", "TMUX"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(clipboard, "TIMEOUT", PATIENCE)
     assert copy_and_check("text") is Outcome.UNCHECKED
     monkeypatch.setenv("WAYLAND_DISPLAY", "w0")
     assert copy_and_check("text") is Outcome.DIFFERENT
@@ -269,7 +265,7 @@ def test_plain_on_a_terminal_moves_nothing(home: Home) -> None:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         process.expect_exact("You: ")
-        process.sendline("slow 100")
+        process.sendline("slow 1000")
         # Not before it streams: until then a Ctrl-C is one at the prompt.
         deadline = time.monotonic() + PATIENCE
         while host.status()["generating"] is None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
-import pytest
 from textual.widgets import Input, OptionList
 
 from app.host.events import Failed
@@ -13,7 +11,6 @@ from app.tui.pages import Page
 from app.tui.sidebar import Sidebar
 from app.tui.transcript import QuestionView
 from store.errors import HostUnavailable
-from store.home import Home
 from store.types import ErrorClass
 from tests.scripted_service import GATE, Script, ScriptedService
 from tests.tui_pilot import chatting
@@ -30,13 +27,6 @@ NASTY = (
     "![x](http://x/y.png) [a](javascript:alert(1))",
     "\u202eright to left\u202c \u200d \ufeff",
 )
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 async def test_nasty_text_is_shown_in_questions_replies_titles_and_errors(service: ScriptedService) -> None:
@@ -78,7 +68,6 @@ async def test_nasty_text_is_shown_in_what_was_learned(service: ScriptedService)
             await chat.until(lambda: story.text.count("\n") > 2 * len(NASTY))
         for key in ("c", "3", "4"):
             await chat.press(key)
-            await chat.pilot.pause(0.1)
         service.learned({**GATE, "passed": False, "summary": NASTY[0]}, passes=False, salt="again")
         await chat.press("escape")
         await chat.until(lambda: f"Nothing changed: {NASTY[0]}" in chat.toasts)
@@ -98,14 +87,12 @@ async def test_nasty_text_is_shown_where_it_is_found_told_corrected_and_forgotte
             await chat.until(lambda: chat.replies and chat.replies[-1].entry and chat.replies[-1].text)
             for key in ("f12", "f8"):
                 await chat.press(key)
-                await chat.pilot.pause(0.05)
                 await chat.press("escape")
             await chat.press("ctrl+f")
             chat.app.screen.query_one(Input).value = NASTY[0]
             found = chat.app.screen.query_one(OptionList)
             await chat.until(partial(getattr, found, "option_count"))
             await chat.press("escape", "ctrl+o", "v", "escape", "d", "escape")
-            await chat.pilot.pause(0.05)
         assert chat.app.is_running
         assert len(chat.app.screen_stack) == 1
 

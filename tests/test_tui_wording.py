@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -56,6 +57,7 @@ def test_it_never_runs_over_and_keeps_version_and_learner(width: int) -> None:
         (status(paused=True), "learning paused"),
         (status(waiting=[None] * 3, needed=1), "3 waiting, 1 to go"),
         (status(waiting=[None] * 4, needed=0), "4 waiting"),
+        (status(waiting=[None] * 5, needed=4, old=5), "5 waiting, 4 new to go"),
         (status(paused=True, waiting=[None]), "learning paused, 1 waiting"),
     ],
 )
@@ -73,6 +75,8 @@ def test_how_a_run_ended() -> None:
     )
     assert nothing is not None
     assert "too few" in nothing
+    unasked = replace(run(RunState.DONE, 1.0, RunOutcome.NOTHING_TO_LEARN), trigger=Trigger.IDLE)
+    assert wording.run_ended(unasked) is None, "nobody waits for it"
     failed = wording.run_ended(run(RunState.FAILED, 0.0, RunOutcome.FAILED))
     assert failed is not None
     assert "failed" in failed

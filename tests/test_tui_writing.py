@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from textual import events
 from textual.command import CommandPalette
 from textual.content import Content
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from app.tui.app import MynahApp
 from app.tui.fences import code_blocks
@@ -23,16 +22,8 @@ from app.tui.transcript import Welcome
 from app.tui.writing import quoted, read_file
 from store import conversations, settings
 from store.errors import HostUnavailable, NotFound, UsageError
-from store.home import Home
 from tests.scripted_service import Script, ScriptedService
 from tests.tui_pilot import Chat, chatting
-
-
-@pytest.fixture
-def service(home: Home) -> Iterator[ScriptedService]:
-    scripted = ScriptedService(home)
-    yield scripted
-    scripted.close()
 
 
 def questions(chat: Chat) -> list[QuestionView]:
@@ -42,6 +33,13 @@ def questions(chat: Chat) -> list[QuestionView]:
 def offered(chat: Chat) -> str:
     shown = chat.app.screen.query_one(CommandList)
     return str(shown.render()) if shown.display else ""
+
+
+def first_found(chat: Chat) -> str:
+    """The command that Enter takes from the palette; nothing before it is found."""
+    listing = chat.app.screen.query_one(OptionList)
+    place = listing.highlighted
+    return "" if place is None else str(listing.get_option_at_index(place).prompt).casefold()
 
 
 # Going on
@@ -123,7 +121,7 @@ async def test_a_click_on_the_switch_goes_to_the_other_message(service: Scripted
         await chat.settled()
         view = questions(chat)[0]
         await chat.until(lambda: "‹ 2/2 ›" in str(view.render()))
-        await chat.pilot.pause()
+        await chat.rest()
         inside = view.content_region.offset - view.region.offset
         await chat.pilot.click(view, offset=(inside.x, inside.y + view.content_size.height - 1))
         await chat.until(lambda: [view.text for view in questions(chat)] == ["first"])
@@ -272,10 +270,10 @@ async def test_the_palette_finds_commands_by_any_word(service: ScriptedService) 
         await chat.press("ctrl+p")
         await chat.until(lambda: isinstance(chat.app.screen, CommandPalette))
         await chat.press(*"roll")
-        await chat.pilot.pause(0.5)
+        await chat.until(lambda: "roll back" in first_found(chat))
         await chat.press("escape")
         await chat.press("ctrl+p", *"theme light")
-        await chat.pilot.pause(0.5)
+        await chat.until(lambda: "light" in first_found(chat))
         await chat.press("enter", "enter")
         await chat.until(lambda: chat.app.theme == THEMES["light"].name)
         assert service.preferences().theme == "light"
@@ -332,7 +330,7 @@ async def test_a_draft_outlives_the_chat(service: ScriptedService) -> None:
     conversation, _ = service.say("one", "two")
     async with chatting(service) as chat:
         chat.composer.put("for the empty page")
-        await chat.pilot.pause()
+        await chat.rest()
         chat.view.open(conversation)
         await chat.until(lambda: chat.replies)
         chat.composer.post_message(events.Paste("y" * 20_000))
@@ -357,7 +355,11 @@ async def test_what_is_typed_just_before_the_end_is_kept(service: ScriptedServic
     assert service.draft(None) == "almost"
 
 
-async def test_an_incognito_draft_is_never_written(service: ScriptedService) -> None:
+async def test_an_incognito_draft_is_never_written(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Short, so that what is kept by the pause in the typing would be there long before the chat ends.
+    monkeypatch.setattr("app.tui.open_conversation.PAUSE", 0.01)
     conversation, _ = service.say("one", "two")
     async with chatting(service) as chat:
         chat.view.incognito = True
@@ -365,7 +367,7 @@ async def test_an_incognito_draft_is_never_written(service: ScriptedService) -> 
         chat.view.open(conversation)
         await chat.until(lambda: chat.replies)
         await chat.press(*"also secret")
-        await chat.pilot.pause(1.0)
+        await chat.pilot.pause(0.1)
         await chat.press("ctrl+q")
         await chat.until(lambda: not chat.app.is_running)
     assert service.store.conn.execute("SELECT count(*) FROM drafts").fetchone()[0] == 0

@@ -91,6 +91,7 @@ def status(as_json: bool) -> None:
         "paused": state.paused,
         "asks": state.asks,
         "needed": state.needed,
+        "new": len(state.waiting) - state.old,
         "waiting": [_unit(unit) for unit in state.waiting],
         "refused": [_unit(unit) for unit in state.refused],
         "run": None if state.run is None else _run(state.run),
@@ -105,14 +106,25 @@ def _status_lines(state: LearningStatus) -> Iterator[str]:
         yield "learning is paused" if state.asks is None else f"learning has stopped: {state.asks}"
     if state.run is not None:
         yield f"run {state.run.id}: {state.run.state}, {state.run.fraction:.0%} {state.run.note}".rstrip()
-    more = f"; {state.needed} more start a run by themselves" if state.needed and not state.paused else ""
-    yield f"{len(state.waiting)} waiting{more}"
+    yield _waiting(state)
     yield from (f"  {unit.id}  {unit.kind}  of message {unit.message}" for unit in state.waiting)
     yield from (f"not used: {unit.id}  of message {unit.message}: {unit.reason}" for unit in state.refused)
     if state.last is not None:
         yield f"last run: {state.last.outcome}, {short_time(state.last.finished)}"
     if state.usual is not None:
         yield f"a run takes about {state.usual:.0f} s"
+
+
+def _waiting(state: LearningStatus) -> str:
+    """How many lessons wait, and how many more start a run: those that one has tried in vain start none."""
+    new = len(state.waiting) - state.old
+    said = f"{len(state.waiting)} waiting"
+    if state.old:
+        said += f", {new or 'none'} of them new"
+    if not state.needed or state.paused:
+        return said
+    more = "more" if not state.old else "more new ones" if new else "new ones"
+    return f"{said}; {state.needed} {more} start a run by themselves"
 
 
 @learn.command()

@@ -21,7 +21,12 @@ _DESCRIBING = frozenset(
     "$schema $id $anchor $defs $comment title description default examples deprecated readOnly writeOnly "
     "contentEncoding contentMediaType contentSchema definitions then else minContains maxContains".split()
 )
-_FENCED = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\n?```\s*$", re.DOTALL)
+_PATTERNED = frozenset(("pattern", "patternProperties"))
+_FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n")
+_OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*[\[{"\-\dtfnNI\]])""")
+_READINGS, _LINES = 32, 64
+"""How often a text is read over in search of a value in it, before it is given up. Each failure counts the lines before
+it, which takes a 64th of the time of reading them."""
 _LONGEST = 160
 """Characters of what is wrong: a value that is quoted in it may be a whole page."""
 
@@ -40,7 +45,7 @@ def unusable(schema: Any) -> str | None:
         wrong: SchemaError | None = best_match(meta.iter_errors(schema))
         if wrong is not None:
             return _told(wrong.message, f"schema{wrong.json_path[1:]}")
-        return _unresolved(schema) or _unknown(schema)
+        return _unresolved(schema) or _unknown(schema) or _unbounded(schema)
     except RecursionError:
         return "schema is too deep"
 
@@ -52,21 +57,40 @@ def violation(value: Any, schema: Mapping[str, Any], where: str = "it") -> str |
 
 def parsed(text: str) -> Any:
     """The JSON value that a text is, its fence aside. Raises ValueError."""
-    fenced = _FENCED.match(text)
-    return json.loads(fenced[1] if fenced else text)
+    inner = text.strip()
+    fence = _FENCE.match(inner)
+    closed = fence is not None and inner.endswith("```") and len(inner) >= fence.end() + 3
+    return json.loads(inner[fence.end() : -3] if fence is not None and closed else text)
 
 
 def found_in(text: str, schema: Mapping[str, Any]) -> str | None:
-    """The first JSON value in a text that is as the schema says, as it stands there; None where there is none."""
+    """The first JSON value in a text that is as the schema says, as it stands there; None where there is none.
+
+    A text of nothing but brackets, each of which may open a value as long as the rest, is not read to its end: what is
+    read in all is bounded by a multiple of its length.
+    """
     decoder, validator = json.JSONDecoder(), _validator(schema)
-    for opening in re.finditer(r"[\[{]", text):
+    left = _READINGS * max(len(text), 1)
+    for opening in _OPENING.finditer(text):
+        start = opening.start()
         try:
-            value, end = decoder.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
-            continue
-        if _violation(value, validator, "it") is None:
-            return text[opening.start() : end]
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            left -= _read(error, len(text)) - start + start // _LINES
+        else:
+            if _violation(value, validator, "it") is None:
+                return text[start:end]
+            left -= end - start
+        if left <= 0:
+            return None
     return None
+
+
+def _read(error: Exception, length: int) -> int:
+    """How far a text was read until it turned out to hold no value; an open string was looked for to the end."""
+    if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
+        return error.pos + 1
+    return length
 
 
 def coerced(value: Any, schema: Any) -> Any:
@@ -112,20 +136,29 @@ def _plain(value: Any, kind: str) -> Any:
 
 
 def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, validators
     from referencing import Registry
 
+    kind = Draft202012Validator
+    if any(_PATTERNED & inner.keys() for inner in _within(schema)):
+        from app.harness import patterns
+
+        kind = validators.extend(kind, patterns.Bounded().keywords)
     # Without a registry of its own the library would fetch what a schema points to.
-    return Draft202012Validator(schema, registry=Registry())
+    return kind(schema, registry=Registry())
 
 
 def _violation(value: Any, validator: Draft202012Validator, where: str) -> str | None:
     from jsonschema.exceptions import best_match
 
+    from app.harness.patterns import TooSlow
+
     try:
         wrong = best_match(validator.iter_errors(value))
     except RecursionError:
         return f"{where} cannot be checked: the schema or the value has no end"
+    except TooSlow as error:
+        return _told(str(error), f"{where} cannot be checked")
     return None if wrong is None else _told(wrong.message, f"{where}{wrong.json_path[1:]}")
 
 
@@ -159,6 +192,26 @@ def _unresolved(schema: dict[str, Any]) -> str | None:
             except Unresolvable:
                 return f"schema points to {inner[key]!r}, which is not in it"
     return None
+
+
+def _unbounded(schema: dict[str, Any]) -> str | None:
+    """A pattern that is none, or that would be matched by the library itself, without a bound on the time."""
+    used = {key for inner in _within(schema) for key in inner}
+    if not used & _PATTERNED:
+        return None
+    from app.harness import patterns
+
+    if {"patternProperties", "unevaluatedProperties"} <= used:
+        return (
+            "schema uses patternProperties with unevaluatedProperties, which takes no bounded time to check"
+        )
+    written = (
+        pattern
+        for inner in _within(schema)
+        for pattern in (*inner.get("patternProperties", ()), inner.get("pattern", ""))
+    )
+    wrong = next(filter(patterns.unreadable, written), None)
+    return None if wrong is None else f"schema has the pattern {wrong!r}, which is none"
 
 
 def _unknown(schema: dict[str, Any]) -> str | None:

@@ -2,18 +2,21 @@
 
 A sentence ends at a mark that white space follows, or at a full-width one, or at the end of a line; a full stop after
 a digit, one letter or a known abbreviation ends none. What stands between fences is code: it is no sentence and is
-never changed.
+never changed. A reply can be long and be nothing but marks: everything here reads it a fixed number of times.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import zip_longest
 
 _ABBREVIATIONS = frozenset("e.g i.e etc vs mr mrs ms dr st no approx a.m p.m u.s".split())
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’」』）]*|\n+")
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|[。！？]+[”’」』）]*|\n+")
 _ITEM = re.compile(r"^[ \t]*(?:[-*+•‣]|\d{1,2}[.)]|[a-zA-Z][.)])[ \t]+(?=\S)", re.MULTILINE)
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?^ {0,3}\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
+_LONGEST_WORD = 40
+"""Characters of what may be an abbreviation."""
 
 
 def sentences(text: str) -> list[str]:
@@ -21,7 +24,7 @@ def sentences(text: str) -> list[str]:
     found: list[str] = []
     start = 0
     for mark in _END.finditer(text):
-        if mark[0].startswith(".") and _goes_on(text[start : mark.start()]):
+        if mark[0].startswith(".") and _goes_on(text, start, mark.start()):
             continue
         end = mark.end()
         while end < len(text) and text[end].isspace():
@@ -51,26 +54,62 @@ def unlisted(text: str) -> str:
 
 def prose(text: str) -> str:
     """A text without its code."""
-    return _FENCE.sub("", text)
+    return "".join(_around(text))
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
     """A text with everything but its code changed."""
-    made, last = [], 0
-    for block in _FENCE.finditer(text):
-        made += [change(text[last : block.start()]), block[0]]
-        last = block.end()
-    return "".join((*made, change(text[last:])))
+    made: list[str] = []
+    for outside, code in zip_longest(_around(text), fenced(text), fillvalue=""):
+        made += [change(outside), code]
+    return "".join(made)
 
 
 def code_blocks(text: str) -> list[str]:
     """What stands between the fences of a text."""
-    return ["\n".join(block[0].split("\n")[1:-1]) for block in _FENCE.finditer(text)]
+    return ["\n".join(block.split("\n")[1:-1]) for block in fenced(text)]
 
 
 def fenced(text: str) -> list[str]:
     """The blocks of code of a text, their fences included."""
-    return [block[0] for block in _FENCE.finditer(text)]
+    return [text[start:end] for start, end in _blocks(text)]
+
+
+def _around(text: str) -> list[str]:
+    """What stands before, between and after the blocks of code: one more than there are blocks."""
+    edges = [0, *(edge for block in _blocks(text) for edge in block), len(text)]
+    return [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _blocks(text: str) -> list[tuple[int, int]]:
+    """Where blocks of code begin and end. A fence closes with one of its kind, as long or longer; an open one is none.
+
+    What may still close a fence is known of every line before any is opened: looking for it each time would take
+    ten thousand open fences ten thousand times through the text.
+    """
+    lines = list(_FENCE.finditer(text))
+    longest = [{"`": 0, "~": 0} for _ in range(len(lines) + 1)]
+    for place in range(len(lines) - 1, -1, -1):
+        longest[place] = dict(longest[place + 1])
+        mark, rest = lines[place].groups()
+        if not rest.strip(" \t"):
+            longest[place][mark[0]] = max(longest[place][mark[0]], len(mark))
+    found, place = [], 0
+    while place < len(lines):
+        mark, rest = lines[place].groups()
+        opens = not (mark[0] == "`" and "`" in rest)
+        begin, place = lines[place], place + 1
+        if not opens or longest[place][mark[0]] < len(mark):
+            continue
+        while not _closes(lines[place], mark):
+            place += 1
+        found.append((begin.start(), lines[place].end()))
+        place += 1
+    return found
+
+
+def _closes(line: re.Match[str], mark: str) -> bool:
+    return line[1].startswith(mark) and not line[2].strip(" \t")
 
 
 def _unlisted(text: str) -> str:
@@ -88,8 +127,11 @@ def _unlisted(text: str) -> str:
     return "\n".join(made)
 
 
-def _goes_on(before: str) -> bool:
+def _goes_on(text: str, start: int, end: int) -> bool:
+    """Whether the full stop behind ``text[start:end]`` belongs to its last word."""
+    before = text[max(start, end - _LONGEST_WORD) : end]
     word = before.rsplit(None, 1)[-1].lstrip("(\"'“") if before.split() else ""
     initial = len(word) == 1 and word.isascii() and word.isupper() and word != "I"
     # "1." opens an item of a list; "in 1969." ends a sentence.
-    return word.lower() in _ABBREVIATIONS or initial or (word.isdigit() and before.strip() == word)
+    alone = word.isdigit() and text[start:end].strip() == word
+    return word.lower() in _ABBREVIATIONS or initial or alone

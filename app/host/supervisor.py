@@ -51,6 +51,7 @@ class Facts:
     """What the decision is made from.
 
     ``news``: the owner has said something since the last run began; ``fresh``: waiting units no run has tried;
+    ``makes_a_run``: what waits, tried or not, is enough to learn from and to test on;
     ``quiet``: seconds without a turn; ``settled``: seconds without a rating or correction.
     """
 
@@ -60,6 +61,7 @@ class Facts:
     fresh: int
     min_units: int
     unjudged: int
+    makes_a_run: bool
     quiet: float
     quiet_needed: float
     settled: float
@@ -69,14 +71,16 @@ def due(facts: Facts) -> Trigger | None:
     """Whether a learning run should be asked for now, and why.
 
     Enough new units start one as soon as the owner has stopped rating for a moment. Fewer, or messages nobody has
-    looked at yet, wait until the owner stops talking. Without news a run would come to what the last one came to:
-    a single unit that waits for a second, or a fault, would start one after the other for ever.
+    looked at yet, wait until the owner stops talking; one that cannot be tested on another waits for it. Without news
+    a run would come to what the last one came to: a unit that waits, or a fault, would start one after the other for
+    ever.
     """
     if facts.paused or facts.open_runs or not facts.news:
         return None
-    if facts.fresh and facts.fresh >= facts.min_units and facts.settled >= SETTLE_SECONDS:
+    learns = facts.fresh > 0 and facts.makes_a_run
+    if learns and facts.fresh >= facts.min_units and facts.settled >= SETTLE_SECONDS:
         return Trigger.ENOUGH_UNITS
-    if facts.quiet >= facts.quiet_needed and (facts.fresh or facts.unjudged):
+    if facts.quiet >= facts.quiet_needed and (learns or facts.unjudged):
         return Trigger.IDLE
     return None
 
@@ -262,6 +266,7 @@ def gather(store: Store, quiet: float) -> Facts:
         fresh=len(units.fresh(store)),
         min_units=int(settings.get(store, settings.MIN_UNITS)),
         unjudged=len(units.unjudged(store, 1)),
+        makes_a_run=units.make_a_run(store),
         quiet=quiet,
         quiet_needed=float(settings.get(store, settings.IDLE_LEARN_SECONDS)),
         settled=signals.seconds_since_last(store),

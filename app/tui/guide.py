@@ -59,6 +59,9 @@ class Guide:
         over = self._lesson is not None and self._view.lesson_line.part is Part.OVER
         self._lesson = None
         self._view.lesson_line.hide()
+        if self._view.composer.text in QUESTIONS:
+            # Ours, and nobody asked it: what somebody wrote stays.
+            self._view.composer.put("")
         if not over:
             self._view.tell("Lesson left. What you taught stays; /lesson takes it up again")
 

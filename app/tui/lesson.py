@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from app.service import Snapshot, ThreadMessage
 from app.tui import wording
-from store.types import MessageStatus, Role, RunOutcome, RunState
+from store.types import MessageStatus, Role, RunOutcome, RunState, UnitKind
 
 NEEDED = 2
 QUESTIONS = ("What should I do this evening?", "What should I eat today?")
@@ -106,12 +106,13 @@ def _to_correct(reply: ThreadMessage | None) -> bool:
 def words(part: Part, now: Snapshot, key: Callable[[str], str]) -> str:
     """What the line says. ``key`` tells what a command's key is called."""
     waiting = len(now.learning.waiting)
+    corrected = any(unit.kind is UnitKind.CORRECTION for unit in now.learning.waiting)
     match part:
         case Part.ASK if not waiting:
             return "Ask the question below, or one of your own. Enter sends it."
         case Part.ASK:
-            return "Now another question: what one correction taught is tested on the other."
-        case Part.CORRECT if not waiting:
+            return "Now another question: what one lesson taught is tested on the other."
+        case Part.CORRECT if not corrected:
             return (
                 f"{key('correct')} opens the reply: F7 marks all of it, write your own, ^S saves. "
                 f"Make it short and give it a manner, such as “{EXAMPLE}”"
@@ -119,11 +120,17 @@ def words(part: Part, now: Snapshot, key: Callable[[str], str]) -> str:
         case Part.CORRECT:
             return f"{key('correct')} once more: correct this one in the same manner."
         case Part.LEARN:
-            return f"{key('learn')} lets it learn from what you wrote. That takes a minute or two."
+            said = "wrote" if corrected else "rated"
+            return f"{key('learn')} lets it learn from what you {said}. That takes a minute or two."
         case Part.WAIT:
             return f"{_progress(now)}. You may chat on meanwhile: it gives way."
         case Part.REFUSED:
-            return f"{_summary(now)}, so nothing changed. One more correction in the same manner, and {key('learn')}."
+            more = (
+                "One more correction in the same manner"
+                if corrected
+                else f"Correct a reply ({key('correct')})"
+            )
+            return f"{_summary(now)}, so nothing changed. {more}, and {key('learn')}."
         case Part.FAILED:
             return f"The run failed, and nothing is lost. {key('learn')} tries again."
         case Part.SEE:

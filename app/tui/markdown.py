@@ -6,14 +6,16 @@ again, and that on the two cores the model decodes with. ``PacedMarkdown`` appen
 rests ``REST`` times as long as the last one took until it was painted (laying out and painting a page that scrolls
 takes longer than the append itself), so drawing takes about a quarter of one core. What an append
 costs must not grow with the block either, so while it streams a long code block is drawn as several that
-touch (see fences.py): the newest lines are highlighted again, the ones above are done. A stream always starts from
-an empty document (a document that is given an open fence through ``update`` loses the fence at the next append)
-and ends in one authoritative ``update``, which makes one block of them again.
+touch (see fences.py), and a long list always is (see lists.py): the newest lines are drawn again, the ones above are
+done. A stream always starts from an empty document (a document that is given an open fence through ``update`` loses
+the fence at the next append) and ends in one authoritative ``update``, which makes one block of the code again; where
+there is a long list, and nothing that changes what stands above, in an append of the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from time import perf_counter
 
@@ -24,12 +26,15 @@ from textual.widgets import Markdown
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from app.tui.fences import GOES_ON, FenceSplitter
+from app.tui.lists import ChatBulletList, ChatOrderedList, part_lists
 
 FRAME = 0.1
 REST = 3.0
 LONGEST_REST = 1.0
 LONGEST_PAINT = 1.0
 """A view that is not on the screen is never painted: seconds after which it is not waited for."""
+_REFERENCE = re.compile(r"^[ >*+\d.)-]*\[[^\]\n]+\]:", re.MULTILINE)
+"""What may say where a link leads that stands anywhere in the text, above or below."""
 
 
 def _keep_line_breaks(state: StateCore) -> None:
@@ -44,6 +49,7 @@ def _parser() -> MarkdownIt:
     """GitHub's flavour, with HTML shown as the text it is: Textual drops HTML tokens and their content."""
     parser = MarkdownIt("gfm-like", {"html": False})
     parser.core.ruler.after("inline", "keep_line_breaks", _keep_line_breaks)
+    parser.core.ruler.after("keep_line_breaks", "part_lists", part_lists)
     return parser
 
 
@@ -68,12 +74,20 @@ class ChatFence(MarkdownFence):
             blocks[place - 1].add_class("-goes-on")
 
 
+_PARTED: dict[str, type[MarkdownBlock]] = {
+    "fence": ChatFence,
+    "code_block": ChatFence,
+    "bullet_list_open": ChatBulletList,
+    "ordered_list_open": ChatOrderedList,
+}
+
+
 class ChatMarkdown(Markdown):
     """Markdown whose links are shown, never followed: the text comes from a model."""
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
-        """As Textual has them, with a code block that may come in parts."""
-        return ChatFence if block_name in ("fence", "code_block") else super().get_block_class(block_name)
+        """As Textual has them, with code blocks and lists that may come in parts."""
+        return _PARTED.get(block_name) or super().get_block_class(block_name)
 
     def __init__(self, text: str = "", *, classes: str | None = None) -> None:
         super().__init__(text, parser_factory=lambda: _PARSER, open_links=False, classes=classes)
@@ -97,9 +111,15 @@ class PacedMarkdown:
             self._task = asyncio.create_task(self._run())
 
     async def finish(self, text: str) -> None:
-        """End the stream: the whole text replaces whatever was drawn so far."""
+        """End the stream: the whole text is shown, whatever was drawn so far."""
         await self.cancel()
-        if text != self._view.source:
+        drawn = self._view.source
+        far = bool(_REFERENCE.search(text))
+        if text == drawn and not far:
+            return
+        if drawn and text.startswith(drawn) and not far and self._view.query(".-goes-on"):
+            await self._view.append(text[len(drawn) :])
+        else:
             await self._view.update(text)
 
     async def cancel(self) -> None:

@@ -24,7 +24,7 @@ from store.conversations import Conversation
 from store.search import Hit
 
 ARCHIVE = "archive"
-HINT = "p pin · a archive · t tags · r rename · v privacy · d delete"
+HINT = "p pin  a archive  d delete\nt tags  r rename  v privacy"
 
 
 class Deed(StrEnum):

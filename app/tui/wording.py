@@ -16,7 +16,7 @@ from store import verdicts
 from store.adapters import Adapter, Serving
 from store.conversations import Conversation
 from store.runs import Run
-from store.types import AdapterState, FinishReason, MessageStatus, RunOutcome, RunState, SignalSource
+from store.types import AdapterState, FinishReason, MessageStatus, RunOutcome, RunState, SignalSource, Trigger
 
 SEPARATOR = " · "
 MUTED = "$foreground 55%"
@@ -141,7 +141,8 @@ def learner(status: LearningStatus, bar: int = 0) -> Content:
     if waiting and status.last is not None and status.last.state is RunState.FAILED:
         return Content.styled("✗ learning failed · ^L tries again", _BAD)
     if waiting:
-        more = f", {status.needed} to go" if status.needed else ""
+        new = "new " if status.old else ""
+        more = f", {status.needed} {new}to go" if status.needed else ""
         takes = f" · takes {duration(status.usual)}" if status.usual is not None and bar else ""
         return Content.styled(f"● {waiting} waiting{more}", "$text-accent") + Content(takes)
     return Content.styled("○ nothing to learn", MUTED)
@@ -190,6 +191,9 @@ def run_ended(run: Run) -> str | None:
         summary = str(run.result.get("gate", {}).get("summary") or "it did not pass its test")
         return f"Nothing changed: {summary}. What you taught keeps waiting."
     if run.outcome is RunOutcome.NOTHING_TO_LEARN:
+        if run.trigger is not Trigger.MANUAL:
+            # It looked by itself, and nobody waits for what it found.
+            return None
         skipped = run.result.get("skipped") or []
         why = f" ({skipped[0].get('reason')})" if skipped else ": rate or correct a reply first"
         return f"Nothing to learn{why}"

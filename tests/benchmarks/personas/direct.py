@@ -18,7 +18,6 @@ from typing import Self
 from app.model import catalogue, convert
 from app.model.llama import ContextSettings, LlamaAdapter, LlamaModel
 from app.model.renderer import Renderer, Turn
-from app.service import Service
 from learner import loop
 from learner.yielding import Yielding, usable_threads
 from store import adapters, conversations, runs, settings
@@ -28,6 +27,7 @@ from store.home import Home
 from store.types import FinishReason, MessageStatus, Role, Trigger
 from tests.benchmarks import ability
 from tests.benchmarks.personas import ablated
+from tests.benchmarks.personas.owned import Owned
 from tests.benchmarks.personas.plan import Method
 from tests.benchmarks.personas.subject import OWN_LEARNER, learned_of
 from tests.benchmarks.personas.trial import Learned, Reply
@@ -72,21 +72,17 @@ class Bench:
         return share
 
 
-class Direct:
+class Direct(Owned):
     """One home. Use as a context manager."""
 
     def __init__(self, bench: Bench, root: Path, method: Method) -> None:
+        super().__init__(root, method, bench.model_name)
         self._bench = bench
-        self._method = method
-        self._home = Home(root).open()
-        self._service = Service(self._home)
         self._store = self._service.store
         self._said: dict[str, Written] = {}
         self._expected: list[str] = []
         self._live: tuple[Adapter, LlamaAdapter] | None = None
         self._reread()
-        if bench.model_name is not None:
-            self._service.use_model(bench.model_name)
 
     def __enter__(self) -> Self:
         return self
@@ -130,18 +126,9 @@ class Direct:
         head = conversations.get(self._store, conversation).head
         conversations.append_user(self._store, conversation, text, head)
 
-    def rate(self, message: str, value: int, note: str | None) -> None:
-        """A thumb."""
-        self._service.rate(message, value, note=note)
-
-    def correct(self, message: str, text: str) -> None:
-        """The person's own version."""
-        self._service.correct(message, text)
-
     def remember(self, rule: str) -> None:
         """Put the rule into what the model is told before every conversation."""
-        usual = settings.DEFAULTS[settings.SYSTEM_PROMPT]
-        settings.put(self._store, settings.SYSTEM_PROMPT, f"{usual} {rule}")
+        self._tell(rule)
         self._reread()
 
     def answer(self, question: str, seed: int) -> str:

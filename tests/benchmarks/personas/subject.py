@@ -20,12 +20,12 @@ import psutil
 from app.host.client import TurnRequest, failed, stop_host, stop_learner
 from app.host.events import Done
 from app.host.processes import holder
-from app.service import Service
 from store import adapters, settings
 from store.home import Home
 from store.runs import Run
 from store.types import RunOutcome
 from tests.benchmarks import ability
+from tests.benchmarks.personas.owned import Owned
 from tests.benchmarks.personas.plan import Method
 from tests.benchmarks.personas.trial import Learned, Reply
 
@@ -34,21 +34,17 @@ OWN_LEARNER = frozenset({Method.BINARY, Method.OPD, Method.CORRECTION, Method.SF
 _LOCK_SECONDS = 60.0
 
 
-class Mynah:
+class Mynah(Owned):
     """One home. Use as a context manager: it ends the host and the learner."""
 
     def __init__(self, root: Path, method: Method, model: str | None = None) -> None:
-        self._home = Home(root).open()
-        self._method = method
-        self._service = Service(self._home)
+        super().__init__(root, method, model)
         self._ability: dict[str | None, float] = {}
         self._learner: subprocess.Popen[bytes] | None = None
         # Learning is asked for at the checkpoints and never begins by itself.
         settings.put(self._service.store, settings.MIN_UNITS, 1000)
         settings.put(self._service.store, settings.IDLE_LEARN_SECONDS, 86400.0)
         settings.put(self._service.store, settings.TITLES, False)
-        if model is not None:
-            self._service.use_model(model)
 
     def __enter__(self) -> Mynah:
         return self
@@ -76,18 +72,9 @@ class Mynah:
         sampler = {**_sampler(seed), "max_tokens": 16}
         self._turn(TurnRequest(text=text, conversation=conversation, sampler=sampler))
 
-    def rate(self, message: str, value: int, note: str | None) -> None:
-        """A thumb."""
-        self._service.rate(message, value, note=note)
-
-    def correct(self, message: str, text: str) -> None:
-        """The person's own version."""
-        self._service.correct(message, text)
-
     def remember(self, rule: str) -> None:
         """Put the rule into what the model is told before every conversation; a host reads that when it starts."""
-        usual = settings.DEFAULTS[settings.SYSTEM_PROMPT]
-        settings.put(self._service.store, settings.SYSTEM_PROMPT, f"{usual} {rule}")
+        self._tell(rule)
         stop_host(self._home)
 
     def answer(self, question: str, seed: int) -> str:
