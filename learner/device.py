@@ -3,10 +3,10 @@
 A GPU knows no idle class and no lease: what was handed over to it is computed, whoever waits. So one pass at a time is
 handed over there, and waited for before the lease is looked at; and no more than half of the memory that was free at
 the beginning is ever taken, so that the host's caches and another version's context have room. Only the model lies
-there: what is compared (logits, the base's, the teacher's) is in main memory. The replies that teach and test
-are written on the processor in any case: llama.cpp cannot break an evaluation off on a GPU, and would hold the weights
-there a second time. A GPU adds up in another order, so what is made anew there equals what was made before in effect,
-not to the bit; that, and that none was at hand to measure it on, is why the processor is the default.
+there: what it is compared with (the base's and the teacher's positions) is in main memory. The replies that teach and
+test are written on the processor in any case: llama.cpp cannot break an evaluation off on a GPU, and would hold the
+weights there a second time. A GPU adds up in another order, so what is made anew there equals what was made before in
+effect, not to the bit; that, and that none was at hand to measure it on, is why the processor is the default.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Protocol
 
+from app.model import memory
 from store import settings
 from store.db import Store
 from store.errors import LearnerError
 
 SHARE = 0.5
-"""Of the memory that a GPU has free when training begins."""
+"""Of the memory that is free when training begins."""
 
 _PROCESSOR = f"`mynah config set {settings.LEARNING_DEVICE} processor`"
 
@@ -43,6 +44,9 @@ class Device(Protocol):
     def place(self, model: Any) -> Any:
         """The model, ready to compute there."""
 
+    def room(self) -> int | None:
+        """Bytes that a pass may still take; None where that is not known."""
+
     def finish(self) -> None:
         """Return when all that was handed over has been computed."""
 
@@ -58,6 +62,11 @@ class Processor:
     def place(self, model: Any) -> Any:
         """It is there."""
         return model
+
+    def room(self) -> int | None:
+        """A share of what the system calls available."""
+        available = memory.available_bytes()
+        return None if available is None else int(SHARE * available)
 
     def finish(self) -> None:
         """It is computed when it returns."""
@@ -75,12 +84,19 @@ class Gpu:
         if not cuda.is_available():
             raise LearnerError(f"PyTorch finds no GPU to learn on: {_PROCESSOR}")
         self._cuda = cuda
+        self._others = 0
+        """Bytes that were free and are left to others."""
 
     def place(self, model: Any) -> Any:
         """Take a share of what is free, and move the model there."""
         free, total = self._cuda.mem_get_info()
         self._cuda.set_per_process_memory_fraction(SHARE * free / total)
+        self._others = int((1 - SHARE) * free)
         return model.to("cuda")
+
+    def room(self) -> int | None:
+        """What the model left of the share."""
+        return max(0, int(self._cuda.mem_get_info()[0]) - self._others)
 
     def finish(self) -> None:
         """Wait for the GPU."""

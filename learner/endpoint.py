@@ -58,9 +58,9 @@ class Endpoint:
 
 
 def chosen(store: Store) -> Endpoint | None:
-    """The owner's endpoint, or None. Raises UsageError where it is not an address or not allowed."""
+    """The owner's endpoint, or None where the teacher is another. Raises UsageError where it is not allowed."""
     url = settings.get(store, settings.TEACHER)
-    if not url:
+    if not url or settings.is_file(url):
         return None
     return endpoint_of(
         url, settings.get(store, settings.TEACHER_MODEL), settings.get(store, settings.TEACHER_HOSTS)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from app.model.renderer import Renderer, Turn
 from learner import staleness
-from store import consent, conversations
+from learner.likeliest import Likeliest
+from store import consent, conversations, siblings
 from store.db import Store
 from store.errors import ContextOverflow
 from store.redaction import Redactor
@@ -51,10 +52,11 @@ class Target:
 class Example:
     """One unit, ready to train.
 
-    ``reply`` is what the model said, ``chosen`` the owner's own text where there is one, whole in ``chosen_text``.
-    ``hinted`` is the prompt with the hint in it: what the teacher sees. ``accepted`` are the teacher's replies that
-    passed the checks. ``asked`` counts the owner's messages in the prompt, ``turns`` is all that was
-    said before the reply. All text is redacted.
+    ``reply`` is what the model said, ``chosen`` the owner's own text where there is one, whole in ``chosen_text``;
+    where two answers are only compared, the one that was kept. ``hinted`` is the prompt with the hint in it: what the
+    teacher sees. ``accepted`` are the teacher's replies that passed the checks, ``opinions`` what a stronger teacher
+    thinks of the positions of the reply and of each of these. ``asked`` counts the owner's messages in the prompt,
+    ``turns`` is all that was said before the reply. All text is redacted.
     """
 
     unit: str
@@ -72,6 +74,7 @@ class Example:
     chosen_text: str | None = None
     asked: int = 1
     turns: tuple[Turn, ...] = ()
+    opinions: tuple[Likeliest, ...] = field(default=(), compare=False)
 
     def taught_by(self, replies: Sequence[list[int]]) -> Example:
         """The same example with the teacher's accepted replies."""
@@ -95,7 +98,10 @@ def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> E
     if not consent.may_train(store, unit.conversation):
         return Refusal(unit, NO_CONSENT)
     reply = conversations.get_message(store, unit.message)
-    text = redacted_turns(store, unit, redactor)
+    kept = siblings.kept_over(store, reply.id) if unit.kind.compares else None
+    if unit.kind.compares and kept is None:
+        return Refusal(unit, siblings.UNCLEAR)
+    text = redacted_turns(store, unit if kept is None else replace(unit, target=kept.text), redactor)
     turns = [Turn(turn.role, turn.text) for turn in text.turns]
     asked = sum(turn.role is Role.USER for turn in turns)
     if not asked:
@@ -118,6 +124,11 @@ def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> E
         chosen = correction_target(tokens, said)
     elif not said:
         return Refusal(unit, "the reply is empty")
+    elif kept is not None:
+        tokens = _reply_tokens(renderer, kept, text.target or "")
+        chosen = Target(tokens[:MAX_COMPLETION_TOKENS], [1.0] * min(len(tokens), MAX_COMPLETION_TOKENS))
+        if not _part(chosen.tokens, said):
+            return Refusal(unit, "the two answers differ only in what is not learned")
     made = Example(
         unit=unit.id,
         kind=unit.kind,
@@ -130,7 +141,7 @@ def build(store: Store, renderer: Renderer, unit: Unit, redactor: Redactor) -> E
         reply=Target(said[:MAX_COMPLETION_TOKENS], [1.0] * min(len(said), MAX_COMPLETION_TOKENS)),
         chosen=chosen,
         hinted=hinted,
-        chosen_text=text.target,
+        chosen_text=None if kept is not None else text.target,
         asked=asked,
         turns=tuple(turns),
     )
@@ -173,6 +184,11 @@ def correction_target(chosen: Sequence[int], reply: Sequence[int]) -> Target:
     last = max(index for index, weight in enumerate(weights) if weight >= 1.0 or index == 0)
     end = min(len(chosen), last + 1 + KEPT_TAIL)
     return Target(list(chosen[:end]), weights[:end])
+
+
+def _part(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether two replies differ at a place that both have."""
+    return any(first != second for first, second in zip(one, other, strict=False))
 
 
 def rejected_window(chosen: Sequence[int], reply: Sequence[int]) -> tuple[int, int]:

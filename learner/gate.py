@@ -158,12 +158,12 @@ def measure_drift(model: Any, passages: Sequence[Sequence[int]], pause: Callable
             pause()
             sequence = scoring.passage(tokens)
             targets = torch.tensor(list(sequence[1]))
-            candidate = scoring.completion_logits(model, [sequence])[0]
+            candidate = scoring.completions(model, [sequence])[0]
             with scoring.as_base(model):
-                base = scoring.completion_logits(model, [sequence])[0]
-            divergences.append(objectives.forward_kl(candidate, base))
-            ours.append(objectives.token_logprobs(candidate, targets))
-            theirs.append(objectives.token_logprobs(base, targets))
+                base = scoring.completions(model, [sequence])[0]
+            divergences.append(candidate.each(objectives.forward_kl, base))
+            ours.append(candidate.each(objectives.token_logprobs, targets))
+            theirs.append(base.each(objectives.token_logprobs, targets))
     ratio = float(torch.cat(ours).mean() / torch.cat(theirs).mean())
     return Drift(float(torch.cat(divergences).mean()), ratio)
 

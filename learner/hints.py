@@ -41,7 +41,7 @@ def shift(hinted: list[Logits], plain: list[Logits]) -> float:
 
 def without_hint(example: Example) -> Example:
     """What is left of an example whose hint says nothing."""
-    return replace(example, hint=None, hinted=None, accepted=())
+    return replace(example, hint=None, hinted=None, accepted=(), opinions=())
 
 
 def record(store: Store, unit: Unit, reason: str) -> str:

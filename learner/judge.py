@@ -31,7 +31,7 @@ from learner.next_state import (
     shipped,
 )
 from learner.requery import PHRASE, Similarity
-from store import signals, units
+from store import conversations, siblings, signals, units
 from store.db import Store
 from store.files import whole_file
 from store.provenance import own_words
@@ -87,6 +87,7 @@ def judge_waiting(
                 units.mark_judged(store, state.reply, WORDING[reading.state])
                 _thanked(store, state.reply, reading)
                 positive += 1
+            _compare(store, state.reply)
     return Judged(negative, positive)
 
 
@@ -135,6 +136,24 @@ def _dissatisfied(
     signals.record(
         store, reply, SignalKind.REQUERY, value=value, text=hint, source=source, confidence=confidence
     )
+
+
+def _compare(store: Store, reply: str) -> None:
+    """Note which answers another one was kept instead of, now that one was gone on from, and which no more are."""
+    made = siblings.choice(store, reply)
+    sure = {} if made is None else {each.reply: each.confidence for each in made.lesser}
+    for each in conversations.siblings(store, reply):
+        said = [one for one in signals.all_of(store, each.id) if one.kind is SignalKind.LESSER]
+        stands = next((bool(one.value) for one in reversed(said) if one.source is SignalSource.RULE), False)
+        if stands != (each.id in sure):
+            signals.record(
+                store,
+                each.id,
+                SignalKind.LESSER,
+                value=float(each.id in sure),
+                source=SignalSource.RULE,
+                confidence=sure.get(each.id, 1.0),
+            )
 
 
 def _thanked(store: Store, reply: str, reading: Reading) -> None:

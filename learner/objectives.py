@@ -37,8 +37,6 @@ class Term(StrEnum):
 
 
 Terms = dict[Term, Tensor]
-Sides = tuple[Tensor, Tensor]
-"""Student's and teacher's logits on the same reply, (T, V) each."""
 
 
 def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
@@ -101,11 +99,26 @@ def reverse_kl_topk(student_logits: Tensor, teacher_logits: Tensor, k: int) -> T
     (T, V) twice → (T,). The tail bin holds log(1 - Σ p) of each side.
     """
     teacher = functional.log_softmax(teacher_logits, -1)
-    student = functional.log_softmax(student_logits, -1)
-    support = teacher.topk(min(k, teacher.shape[-1]), dim=-1).indices
-    teacher_bins = _with_tail(teacher.gather(-1, support))
-    student_bins = _with_tail(student.gather(-1, support))
+    likeliest = teacher.topk(min(k, teacher.shape[-1]), dim=-1)
+    return reverse_kl_bins(student_logits, likeliest.indices, likeliest.values)
+
+
+def reverse_kl_bins(student_logits: Tensor, support: Tensor, teacher: Tensor) -> Tensor:
+    """The same where of the teacher only its likeliest tokens are known: student (T, V), the others (T, k) → (T,).
+
+    ``support``: their ids, ``teacher``: its log-probabilities of them.
+    """
+    teacher_bins, student_bins = _with_tail(teacher), _binned(student_logits, support)
     return (student_bins.exp() * (student_bins - teacher_bins)).sum(-1)
+
+
+def forward_kl_bins(student_logits: Tensor, support: Tensor, teacher: Tensor) -> Tensor:
+    """KL(teacher ‖ student) at each position over the teacher's likeliest tokens and one bin for the rest.
+
+    Shapes as in `reverse_kl_bins`. Never more than `forward_kl`: what the tail holds is not told apart.
+    """
+    teacher_bins, student_bins = _with_tail(teacher), _binned(student_logits, support)
+    return (teacher_bins.exp() * (teacher_bins - student_bins)).sum(-1)
 
 
 def binary(policy: Tensor, reference: Tensor, rewards: Tensor, beta: float) -> Terms:
@@ -122,21 +135,26 @@ def correction(chosen: Tensor, weights: Tensor, ratios: tuple[Tensor, Tensor] | 
     """
     terms = {Term.NLL: weighted_nll(chosen, weights)}
     if ratios is not None:
-        terms[Term.PREFERENCE] = bounded_preference(*ratios, beta)
+        terms |= preference(ratios, beta)
     return terms
 
 
-def opd(own: Sides | None, accepted: Sequence[Sides], k: int) -> Terms:
-    """On-policy distillation in its hindsight form; the teacher is the frozen base that sees the hint.
+def preference(ratios: tuple[Tensor, Tensor], beta: float) -> Terms:
+    """One reply was preferred to another, and more is not known: ``ratios`` as in `correction`."""
+    return {Term.PREFERENCE: bounded_preference(*ratios, beta)}
 
-    ``own``: the reply's own tokens, by reverse KL over the teacher's top ``k``. ``accepted``: the teacher's replies
-    that passed the checks, by forward KL. Either may be missing, and its term with it.
+
+def opd(own: Tensor | None, accepted: Sequence[Tensor]) -> Terms:
+    """On-policy distillation in its hindsight form; the teacher sees the hint.
+
+    ``own``: reverse KL at each position of the reply as it was given. ``accepted``: forward KL at each position of the
+    teacher's replies that passed the checks, one (T,) for each. Either may be missing, and its term with it.
     """
     terms: Terms = {}
     if own is not None:
-        terms[Term.ON_POLICY] = reverse_kl_topk(*own, k).mean()
+        terms[Term.ON_POLICY] = own.mean()
     if accepted:
-        terms[Term.DISTILL] = torch.stack([forward_kl(*sides).mean() for sides in accepted]).mean()
+        terms[Term.DISTILL] = torch.stack([each.mean() for each in accepted]).mean()
     return terms
 
 
@@ -145,6 +163,10 @@ def combined(terms: Mapping[Term, Tensor], weights: Mapping[Term, float]) -> Ten
     if not terms:
         raise ValueError("an objective needs at least one term")
     return torch.stack([weights[name] * value for name, value in terms.items()]).sum()
+
+
+def _binned(logits: Tensor, support: Tensor) -> Tensor:
+    return _with_tail(functional.log_softmax(logits, -1).gather(-1, support))
 
 
 def _with_tail(logprobs: Tensor) -> Tensor:

@@ -26,10 +26,12 @@ from app.model import catalogue, convert
 from app.model.catalogue import ModelFile
 from app.model.llama import LlamaModel
 from app.model.renderer import Renderer
-from learner import device, endpoint, examples, hints, ledger, words
+from learner import device, endpoint, examples, hints, ledger, precision, stronger, words
 from learner.contexts import load_served
 from learner.demonstrations import Demonstrator
+from learner.endpoint import Endpoint
 from learner.examples import Example
+from learner.precision import Precision
 from learner.taught import Teaches
 from learner.teacher import Teacher
 from learner.yielding import Yielding, decoder_layers
@@ -92,7 +94,11 @@ class Lesson:
     @property
     def corrections(self) -> list[Example]:
         """The owner's own texts, the newest first: what the model is shown when it practises."""
-        return [example for example in reversed(self.examples) if example.chosen is not None]
+        return [
+            example
+            for example in reversed(self.examples)
+            if example.chosen is not None and not example.kind.compares
+        ]
 
 
 def _needs_teacher(example: Example) -> bool:
@@ -115,6 +121,8 @@ class Round:
         self._relearned: list[Unit] = []
         self._ledger = ""
         self._seed = 0
+        self._precision = Precision.FLOAT32
+        self._taught_by = "base"
 
     def carry_out(self) -> RunOutcome:
         """Do it. Raises MynahError where the run cannot be carried out; that says nothing about the units."""
@@ -126,6 +134,7 @@ class Round:
             return self._nothing([])
         base = catalogue.resolve(self._store.home, settings.get(self._store, settings.MODEL))
         earlier = units.learned(self._store)
+        self._precision = precision.chosen(self._store)
         if self._run.trigger is Trigger.FORGETTING:
             again = self._again(base)
             if again is None:
@@ -208,15 +217,21 @@ class Round:
             return done
 
         elsewhere = endpoint.chosen(self._store)
-        teacher: Teaches = (
-            Teacher(served, renderer, self._yielding)
-            if elsewhere is None
-            else endpoint.EndpointTeacher(elsewhere, renderer, self._yielding.border)
-        )
-        with closing(teacher):
+        with closing(self._teacher(served, renderer, elsewhere)) as teacher:
             return Lesson(
                 taught(lesson.train, 0.0), taught(lesson.replay, 1 / 3), taught(lesson.held_out, 2 / 3)
             )
+
+    def _teacher(self, served: LlamaModel, renderer: Renderer, elsewhere: Endpoint | None) -> Teaches:
+        """Whom the owner named, or the base."""
+        if elsewhere is not None:
+            self._taught_by = elsewhere.place
+            return endpoint.EndpointTeacher(elsewhere, renderer, self._yielding.border)
+        file = stronger.chosen(self._store)
+        if file is not None:
+            self._taught_by = file.name
+            return stronger.StrongerTeacher(file, served, renderer, self._yielding)
+        return Teacher(served, renderer, self._yielding)
 
     def _practise(self, served: LlamaModel, renderer: Renderer, lesson: Lesson) -> Lesson:
         """Let the base that is shown the corrections answer everyday questions like them."""
@@ -246,8 +261,8 @@ class Round:
             self._tell(RunState.TRAINING, 0.0, "loading the weights")
             anchors = [served.vocab.encode(text, special=False) for text in reference.ANCHOR_PASSAGES]
             told = partial(self._tell, RunState.TRAINING)
-            network = place.place(weights.load_base(base))
-            trainer = Trainer(network, recipe, anchors, self._yielding, told)
+            network = place.place(weights.load_base(base, self._precision))
+            trainer = Trainer(network, recipe, anchors, self._yielding, told, place.room)
             serving = adapters.active(self._store, base.base_hash)
             held_out = lesson.tests
             with self._yielding.inside(decoder_layers(trainer.model)):
@@ -264,7 +279,8 @@ class Round:
                 [*lesson.examples, *lesson.practice], lambda: statistics.fmean(gains(start))
             )
         with self._step(RunState.EXPORTING):
-            manifest = self._manifest(base, lesson, asdict(recipe), metrics, reference.digest())
+            recipe_used = {**asdict(recipe), "precision": str(self._precision)}
+            manifest = self._manifest(base, lesson, recipe_used, metrics, reference.digest())
             made = export.write(self._store.home, trainer.model, ADAPTER, recipe.alpha, base, manifest)
             candidate = self._install(made, base, manifest, lesson)
         with self._step(RunState.GATING), self._yielding.inside(decoder_layers(trainer.model)):
@@ -400,6 +416,7 @@ class Round:
             ],
             "ledger": self._ledger,
             "practice": len(lesson.practice),
+            "teacher": self._taught_by,
             "metrics": metrics.as_dict(),
             "seconds": self.seconds,
             "waited": round(self._yielding.waited, 2),

@@ -1,9 +1,9 @@
 """Forward passes that the trainer, the gate and the tests share: logits of a reply's positions, and no others.
 
 The vocabulary's matrix is a fifth of SmolLM2's arithmetic and, over a long prompt, most of the memory, so it is
-applied to the reply's positions only. Sequences are padded on the right and masked, which leaves the positions
-that count as they would be alone. Wherever the model lies, its logits come back to main memory: what is made of them is
-little work, and what is kept of them would fill a GPU.
+applied to the reply's positions only, and to few of them at once (positions.py). Sequences are padded on the right and
+masked, which leaves the positions that count as they would be alone. Wherever the model lies, what is made of its
+logits comes back to main memory: it is little, and what is kept of them would fill a GPU.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from learner.objectives import token_logprobs
+from learner.positions import Positions
 
 Sequence2 = tuple[Sequence[int], Sequence[int]]
 """A prompt and a completion, as token ids."""
 
 
-def completion_logits(model: Any, sequences: Sequence[Sequence2]) -> list[Tensor]:
-    """Logits at every completion position, one (T, V) tensor per sequence. ``model``: PEFT or plain causal LM."""
+def completions(model: Any, sequences: Sequence[Sequence2]) -> list[Positions]:
+    """The completion's positions of each sequence, from one forward pass. ``model``: PEFT or plain causal LM."""
     longest = max(len(prompt) + len(completion) for prompt, completion in sequences)
     ids = torch.zeros(len(sequences), longest, dtype=torch.long)
     mask = torch.zeros(len(sequences), longest, dtype=torch.long)
@@ -36,16 +37,21 @@ def completion_logits(model: Any, sequences: Sequence[Sequence2]) -> list[Tensor
         input_ids=ids.to(there), attention_mask=mask.to(there), use_cache=False
     ).last_hidden_state
     return [
-        causal.lm_head(hidden[row, len(prompt) - 1 : len(prompt) + len(completion) - 1]).cpu()
+        Positions(hidden[row, len(prompt) - 1 : len(prompt) + len(completion) - 1], causal.lm_head)
         for row, (prompt, completion) in enumerate(sequences)
     ]
+
+
+def completion_logits(model: Any, sequences: Sequence[Sequence2]) -> list[Tensor]:
+    """Logits at every completion position, one (T, V) tensor per sequence: for few positions."""
+    return [said.logits() for said in completions(model, sequences)]
 
 
 def completion_logprobs(model: Any, sequences: Sequence[Sequence2]) -> list[Tensor]:
     """Log-probability of every completion token, one (T,) tensor per sequence."""
     return [
-        token_logprobs(logits, torch.tensor(list(completion)))
-        for logits, (_, completion) in zip(completion_logits(model, sequences), sequences, strict=True)
+        said.each(token_logprobs, torch.tensor(list(completion)))
+        for said, (_, completion) in zip(completions(model, sequences), sequences, strict=True)
     ]
 
 

@@ -38,6 +38,8 @@ def of(store: Store, reply: Message) -> int:
 
 def ages(example: Example) -> bool:
     """Whether an example is of nothing but the reply that was given."""
+    if example.kind.compares:
+        return True
     return example.chosen is None and (example.hinted is None or example.kind.approves)
 
 

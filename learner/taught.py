@@ -13,7 +13,7 @@ from learner.examples import Example
 class Taught:
     """An example with what was accepted, why the other replies were refused, and why its hint was left out, if it was.
 
-    The local teacher's replies are in `accepted`; an endpoint's one is in `chosen`, since it is a text and no more.
+    A local teacher's replies are in `accepted`; an endpoint's one is in `chosen`, since it is a text and no more.
     """
 
     example: Example

@@ -80,15 +80,17 @@ class _Pupil:
 
 
 class Teacher:
-    """Writes replies to hinted prompts. Close it: it holds a context of the served model."""
+    """Writes replies to hinted prompts. Close it: it holds a context of ``model``, the served one or its better."""
 
-    def __init__(self, model: LlamaModel, renderer: Renderer, yielding: Yielding) -> None:
+    def __init__(
+        self, model: LlamaModel, renderer: Renderer, yielding: Yielding, window: int = _WINDOW
+    ) -> None:
         self._model = model
         self._renderer = renderer
         self._yielding = yielding
         self._pause = yielding.border
         self._vocab = model.vocab
-        self._context: LlamaContext = polite_context(model, yielding, _WINDOW)
+        self._context: LlamaContext = polite_context(model, yielding, window)
 
     def teach(
         self, examples: Sequence[Example], seed: int, told: Callable[[float], None] = lambda _: None
@@ -150,10 +152,7 @@ class Teacher:
         context.truncate(0, known)
         evaluate_prompt(context, prompt, known, 0, self._pause)
         found = [context.logits().copy()]
-        for place, token in enumerate(reply[:-1], start=len(prompt)):
-            self._pause()
-            context.evaluate([token], place)
-            found.append(context.logits().copy())
+        found += [row.copy() for row in context.after_each(reply[:-1], len(prompt), self._pause)]
         return found
 
     def close(self) -> None:

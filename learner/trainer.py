@@ -20,14 +20,18 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from learner import objectives, scoring
+from learner import activations, objectives, scoring
+from learner.activations import Activations
 from learner.examples import Example, Target, rejected_window
+from learner.likeliest import TOP_K
 from learner.objectives import Term, Terms
+from learner.positions import Measure, Positions
 from learner.yielding import Yielding, decoder_layers
 
 ADAPTER = "default"
@@ -65,7 +69,7 @@ class TrainSettings:
     held_out_fall: float = 0.75
     gradient_clip: float = 1.0
     beta: float = 0.1
-    top_k: int = 64
+    top_k: int = TOP_K
     preference_reach: int = 16
     seed: int = 0
     weights: dict[Term, float] = field(
@@ -96,6 +100,8 @@ class Metrics:
         return asdict(self)
 
 
+OWN = -1
+"""The number of the reply as it was given, beside those of the accepted ones."""
 ANCHOR_COMPANY = 2.0
 """How many times longer than the anchor passage its company in one padded pass may be."""
 
@@ -104,7 +110,7 @@ Parts = dict[str, scoring.Sequence2]
 
 
 class Trainer:
-    """Trains one adapter. ``anchors`` are token ids of neutral passages."""
+    """Trains one adapter. ``anchors`` are token ids of neutral passages, ``room`` the bytes that a pass may take."""
 
     def __init__(
         self,
@@ -113,14 +119,16 @@ class Trainer:
         anchors: Sequence[Sequence[int]],
         yielding: Yielding,
         told: Told,
+        room: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._settings = settings
+        self._room = room
         self._yielding = yielding
         self._told = told
         self._anchors = [scoring.passage(tokens) for tokens in anchors]
-        self._anchor_base: dict[int, Tensor] = {}
+        self._anchor_base: dict[int, Positions] = {}
         self._base_logprobs: dict[tuple[str, str], Tensor] = {}
-        self._teacher: dict[tuple[str, int], Tensor] = {}
+        self._teacher: dict[tuple[str, int], Positions] = {}
         self.metrics = Metrics()
         self.model = with_adapter(base, settings)
 
@@ -132,6 +140,8 @@ class Trainer:
             parameters, lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
         )
         order = random.Random(settings.seed)
+        if self._activations(examples) is Activations.RECOMPUTED:
+            activations.recompute(self.model)
         with self._yielding.inside(decoder_layers(self.model)):
             for epoch in range(settings.max_epochs):
                 self._epoch(epoch, self._drawn(examples, epoch), order, optimiser, parameters)
@@ -141,6 +151,16 @@ class Trainer:
                     break
         self.model.eval()
         return self.metrics
+
+    def _activations(self, examples: Sequence[Example]) -> Activations:
+        """Whether the largest pass of these examples has room for what its layers make."""
+        alone = [group for example in examples for group in self._groups([example])]
+        largest = max((_longest(group) * _sequences(group) for group in alone), default=0)
+        tokens = max(self._settings.pass_tokens, largest)
+        width = next(self.model.parameters()).element_size()
+        config = self.model.get_base_model().config
+        needed = activations.kept_bytes(config, tokens, self._settings.rank, width)
+        return activations.choose(needed, self._room())
 
     def _drawn(self, examples: Sequence[Example], epoch: int) -> list[Example]:
         """What an epoch goes over: of approvals no more than of the rest, in turn, one batch at the least.
@@ -262,15 +282,15 @@ class Trainer:
         if anchor is not None:
             sequences.append(self._anchors[anchor])
         self.metrics.tokens += sum(len(prompt) + len(said) for prompt, said in sequences)
-        logits = iter(scoring.completion_logits(self.model, sequences))
+        said = iter(scoring.completions(self.model, sequences))
         losses = []
         fit = drift = 0.0
         for example, parts in group:
-            loss, fitted = self._loss(example, {name: next(logits) for name in parts})
+            loss, fitted = self._loss(example, {name: next(said) for name in parts})
             losses.append(loss * example.weight / total)
             fit += fitted * example.weight
         if anchor is not None:
-            value = objectives.forward_kl(next(logits), self._anchor_logits(anchor)).mean()
+            value = next(said).each(objectives.forward_kl, self._anchored(anchor)).mean()
             drift = float(value.detach())
             losses.append(self._settings.weights[Term.ANCHOR] * value)
         torch.autograd.backward(torch.stack(losses).sum())
@@ -295,81 +315,101 @@ class Trainer:
             parts["reply"] = reply
         return parts
 
-    def _loss(self, example: Example, logits: dict[str, Tensor]) -> tuple[Tensor, float]:
+    def _loss(self, example: Example, said: dict[str, Positions]) -> tuple[Tensor, float]:
         """An example's loss, and how well it fits (the loss itself where there is no better measure)."""
         if example.chosen is not None:
-            terms, fit = self._correction(example, example.chosen, logits)
+            terms, fit = self._correction(example, example.chosen, said)
             return objectives.combined(terms, self._settings.weights), fit
         if example.hinted is None or example.kind.approves:
-            terms = self._binary(example, logits["reply"])
+            terms = self._binary(example, said["reply"])
         else:
-            terms = self._distilled(example, logits)
+            terms = self._distilled(example, said)
         loss = objectives.combined(terms, self._settings.weights)
         return loss, float(loss.detach())
 
-    def _correction(self, example: Example, chosen: Target, logits: dict[str, Tensor]) -> tuple[Terms, float]:
+    def _correction(
+        self, example: Example, chosen: Target, said: dict[str, Positions]
+    ) -> tuple[Terms, float]:
         """Likelihood of the owner's text, and a bounded preference against the reply it replaces."""
-        values = objectives.token_logprobs(logits["chosen"], torch.tensor(chosen.tokens))
+        values = said["chosen"].each(objectives.token_logprobs, torch.tensor(chosen.tokens))
         ratios = None
         start, end = rejected_window(chosen.tokens, example.reply.tokens)
-        if "rejected" not in logits:
-            ratios = self._parting(example, chosen, logits["chosen"], start)
+        if "rejected" not in said:
+            ratios = self._parting(example, chosen, said["chosen"], start)
         else:
-            said = example.reply.tokens[:end]
-            rejected = objectives.token_logprobs(logits["rejected"], torch.tensor(said))
+            reply = example.reply.tokens[:end]
+            rejected = said["rejected"].each(objectives.token_logprobs, torch.tensor(reply))
             stop = min(end, len(chosen.tokens))
             chosen_base = self._reference(example, "chosen", (example.prompt, chosen.tokens))
-            rejected_base = self._reference(example, "rejected", (example.prompt, said))
+            rejected_base = self._reference(example, "rejected", (example.prompt, reply))
             ratios = (
                 (values[start:stop] - chosen_base[start:stop]).sum(),
                 (rejected[start:] - rejected_base[start:]).sum(),
             )
+        if example.kind.compares:
+            assert ratios is not None
+            terms = objectives.preference(ratios, self._settings.beta)
+            # As it is, not as little as it counts: beside corrections it must not look like a lesson learned.
+            return terms, float(terms[Term.PREFERENCE].detach())
         terms = objectives.correction(values, torch.tensor(chosen.weights), ratios, self._settings.beta)
         return terms, _fit(values.detach(), chosen.weights)
 
     def _parting(
-        self, example: Example, chosen: Target, logits: Tensor, start: int
+        self, example: Example, chosen: Target, said: Positions, start: int
     ) -> tuple[Tensor, Tensor] | None:
         """How far the two tokens at which correction and reply part have moved from the base; None where none do."""
-        said = example.reply.tokens
-        if self._settings.weights[Term.PREFERENCE] <= 0.0 or not start < min(len(chosen), len(said)):
+        reply = example.reply.tokens
+        if self._settings.weights[Term.PREFERENCE] <= 0.0 or not start < min(len(chosen), len(reply)):
             return None
-        if chosen.tokens[start] == said[start]:
+        if chosen.tokens[start] == reply[start]:
             return None
-        pair = torch.tensor([chosen.tokens[start], said[start]])
+        pair = torch.tensor([chosen.tokens[start], reply[start]])
         key = (example.unit, "parting")
         if key not in self._base_logprobs:
+            shared = (example.prompt, chosen.tokens[: start + 1])
             with torch.no_grad(), scoring.as_base(self.model):
-                shared = (example.prompt, chosen.tokens[: start + 1])
-                row = scoring.completion_logits(self.model, [shared])[0][-1]
-                self._base_logprobs[key] = row.log_softmax(-1)[pair]
-        moved = logits[start].log_softmax(-1)[pair] - self._base_logprobs[key]
+                last = scoring.completions(self.model, [shared])[0].at([-1, -1])
+                self._base_logprobs[key] = last.each(objectives.token_logprobs, pair)
+        moved = said.at([start, start]).each(objectives.token_logprobs, pair) - self._base_logprobs[key]
         return moved[0], moved[1]
 
-    def _binary(self, example: Example, logits: Tensor) -> Terms:
+    def _binary(self, example: Example, said: Positions) -> Terms:
         """A bare thumb moves the whole reply, within APO-zero's bounds."""
-        policy = objectives.token_logprobs(logits, torch.tensor(example.reply.tokens)).sum()
+        policy = said.each(objectives.token_logprobs, torch.tensor(example.reply.tokens)).sum()
         reference = self._reference(example, "reply", (example.prompt, example.reply.tokens)).sum()
         return objectives.binary(
             policy.unsqueeze(0), reference.unsqueeze(0), torch.tensor([example.reward]), self._settings.beta
         )
 
-    def _distilled(self, example: Example, logits: dict[str, Tensor]) -> Terms:
+    def _distilled(self, example: Example, said: dict[str, Positions]) -> Terms:
         """A hint is distilled: from the teacher's accepted replies, and from what it thinks of the reply's own."""
         own = None
-        if "reply" in logits:
-            own = (logits["reply"], self._hinted_logits(example, -1, example.reply.tokens))
+        if "reply" in said:
+            backwards = partial(objectives.reverse_kl_topk, k=self._settings.top_k)
+            own = self._apart(example, OWN, said["reply"], backwards, objectives.reverse_kl_bins)
         accepted = [
-            (logits[f"accepted {index}"], self._hinted_logits(example, index, said))
-            for index, said in enumerate(example.accepted)
+            self._apart(
+                example, index, said[f"accepted {index}"], objectives.forward_kl, objectives.forward_kl_bins
+            )
+            for index in range(len(example.accepted))
         ]
-        return objectives.opd(own, accepted, self._settings.top_k)
+        return objectives.opd(own, accepted)
 
-    def _anchor_logits(self, index: int) -> Tensor:
-        """The frozen base's logits on an anchor passage, computed once per round."""
+    def _apart(self, example: Example, index: int, said: Positions, whole: Measure, bins: Measure) -> Tensor:
+        """How far model and teacher are apart at each position of a reply, `OWN` or an accepted one's number.
+
+        A stronger teacher has said before what it thinks, in ``bins``; the base is asked here, for the ``whole``.
+        """
+        if not example.opinions:
+            return said.each(whole, self._hinted(example, index))
+        opinion = example.opinions[index + 1]
+        return said.each(bins, torch.from_numpy(opinion.tokens), torch.from_numpy(opinion.logprobs))
+
+    def _anchored(self, index: int) -> Positions:
+        """The frozen base on an anchor passage, computed once per round."""
         if index not in self._anchor_base:
             with torch.no_grad(), scoring.as_base(self.model):
-                self._anchor_base[index] = scoring.completion_logits(self.model, [self._anchors[index]])[0]
+                self._anchor_base[index] = scoring.completions(self.model, [self._anchors[index]])[0].kept()
         return self._anchor_base[index]
 
     def _reference(self, example: Example, part: str, sequence: scoring.Sequence2) -> Tensor:
@@ -380,17 +420,15 @@ class Trainer:
                 self._base_logprobs[key] = scoring.completion_logprobs(self.model, [sequence])[0]
         return self._base_logprobs[key]
 
-    def _hinted_logits(self, example: Example, index: int, reply: Sequence[int]) -> Tensor:
-        """The teacher's logits on a reply: the frozen base that sees the hint. Computed once per round."""
+    def _hinted(self, example: Example, index: int) -> Positions:
+        """The frozen base that sees the hint, on a reply. Computed once per round."""
         key = (example.unit, index)
         if key not in self._teacher:
             assert example.hinted is not None
+            reply = example.reply.tokens if index == OWN else example.accepted[index]
             with torch.no_grad(), scoring.as_base(self.model):
-                # Half precision: a hundred replies of fifty tokens are a gigabyte of float32 logits.
-                self._teacher[key] = scoring.completion_logits(self.model, [(example.hinted, reply)])[
-                    0
-                ].half()
-        return self._teacher[key].float()
+                self._teacher[key] = scoring.completions(self.model, [(example.hinted, reply)])[0].kept()
+        return self._teacher[key]
 
 
 def _fit(logprobs: Tensor, weights: Sequence[float]) -> float:
@@ -402,6 +440,11 @@ def _fit(logprobs: Tensor, weights: Sequence[float]) -> float:
 def _longest(group: Sequence[tuple[Example, Parts]]) -> int:
     """Tokens of the longest sequence of a group."""
     return max((len(prompt) + len(said) for _, parts in group for prompt, said in parts.values()), default=0)
+
+
+def _sequences(group: Sequence[tuple[Example, Parts]]) -> int:
+    """How many sequences a group has."""
+    return sum(len(parts) for _, parts in group)
 
 
 def with_adapter(base: Any, settings: TrainSettings) -> Any:

@@ -1,4 +1,4 @@
-"""The frozen base in float32, made from the very file that is served, and cached in a form that maps in 0.04 s.
+"""The frozen base, made from the very file that is served, and cached in a form that maps in 0.04 s.
 
 What is trained must be what is served: the weights come from the served GGUF (F16 for a small model), not from
 the quantised file beside it, so that both sides agree to 0.009 of a logit. transformers reads GGUF, but takes
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.model import convert
 from app.model.catalogue import ModelFile
+from learner.precision import Precision, in_four_bits, library
 from store.errors import DiskFull, LearnerError
 from store.files import force_to_disk
 
@@ -27,19 +28,21 @@ log = logging.getLogger("mynah.learner")
 _FORM = "torch-1"
 
 
-def load_base(model: ModelFile) -> PreTrainedModel:
-    """The base as a causal language model in float32, frozen, without dropout.
+def load_base(model: ModelFile, precision: Precision = Precision.FLOAT32) -> PreTrainedModel:
+    """The base as a causal language model, frozen, without dropout; the cached copy is in float32 in any case.
 
     Raises LearnerError where the architecture cannot be trained, DiskFull where the cached copy does not fit.
     """
     from transformers import AutoModelForCausalLM
 
     directory = torch_form(model)
-    base = AutoModelForCausalLM.from_pretrained(directory, dtype="float32", attn_implementation="sdpa")
+    base: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        directory, dtype=precision.dtype, attn_implementation="sdpa"
+    )
     base.config.use_cache = False
     base.requires_grad_(False)
     base.eval()
-    return base
+    return in_four_bits(base, library()) if precision is Precision.FOUR_BIT else base
 
 
 def torch_form(model: ModelFile) -> Path:

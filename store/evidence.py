@@ -401,7 +401,8 @@ class Evidence:
             self.units_of_faults[row["id"]] = message
         elif why is not None:
             self._invalid[message] = why
-        if place is None or why is not None or kind.approves or _taken_back(row):
+        # That another answer was preferred does not say that this one failed.
+        if place is None or why is not None or kind.approves or kind.compares or _taken_back(row):
             return
         reading = self._read(row, kind)
         self._signature[message] = reading.signature

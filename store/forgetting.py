@@ -37,8 +37,9 @@ class Item:
     """What a request is about.
 
     ``conversation`` is deleted whole where it is given. ``reply`` is one that stays, but whose re-query was read off
-    the first of the messages. Scope `all` names no messages: it means all of them. ``items`` are the versions of a
-    memory (or rule) that is forgotten by itself; those that came from a message go with it.
+    the first of the messages; ``lesser`` are those that stay, but learned that one of the messages was better. Scope
+    `all` names no messages: it means all of them. ``items`` are the versions of a memory (or rule) that is forgotten by
+    itself; those that came from a message go with it.
     """
 
     scope: Scope
@@ -47,6 +48,7 @@ class Item:
     conversation: str | None = None
     reply: str | None = None
     items: tuple[str, ...] = ()
+    lesser: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,14 @@ def find(store: Store, scope: Scope, target: str | None) -> Item:
     )
     count = conversations.get(store, message.conversation).messages
     whole = message.conversation if len(below) == count else None
-    return Item(scope, target, below, whole, None if whole else _reacted_to(store, message))
+    return Item(
+        scope,
+        target,
+        below,
+        whole,
+        None if whole else _reacted_to(store, message),
+        lesser=_lesser_than(store, message),
+    )
 
 
 def preview(store: Store, scope: Scope, target: str | None) -> Preview:
@@ -168,7 +177,7 @@ def seen_by(store: Store, item: Item) -> list[str]:
         return [each.id for each in adapters.list_(store)][::-1]
     if item.scope is Scope.ADAPTER:
         return [str(item.target)]
-    touched = json.dumps([*item.messages, *([item.reply] if item.reply else [])])
+    touched = json.dumps([*item.messages, *([item.reply] if item.reply else []), *item.lesser])
     rows = store.conn.execute(
         "SELECT id FROM adapters WHERE state != ? AND id IN (SELECT adapter FROM unit_uses JOIN units "
         "ON units.id = unit WHERE message IN (SELECT value FROM json_each(?))) ORDER BY created, version",
@@ -343,13 +352,25 @@ def _reacted_to(store: Store, message: conversations.Message) -> str | None:
     return message.parent if found is not None and first["id"] == message.id else None
 
 
+def _lesser_than(store: Store, message: conversations.Message) -> tuple[str, ...]:
+    """The replies beside a reply whose lesson is, or was, that another answer than they was kept: maybe this one."""
+    if message.role is not Role.ASSISTANT or message.parent is None:
+        return ()
+    rows = store.conn.execute(
+        "SELECT messages.id FROM messages JOIN units ON units.message = messages.id AND units.kind = ? "
+        "WHERE parent = ? AND messages.id != ?",
+        (UnitKind.LESSER, message.parent, message.id),
+    )
+    return tuple(row["id"] for row in rows)
+
+
 def _units(connection: sqlite3.Connection, item: Item) -> list[str]:
     """The learning units that hold any of it."""
     if item.scope is Scope.ALL:
         return [row["id"] for row in connection.execute("SELECT id FROM units")]
     rows = connection.execute(
         "SELECT id FROM units WHERE message IN (SELECT value FROM json_each(?)) OR (message = ? AND kind = ?)",
-        (json.dumps(item.messages), item.reply, UnitKind.REQUERY),
+        (json.dumps([*item.messages, *item.lesser]), item.reply, UnitKind.REQUERY),
     )
     return [row["id"] for row in rows]
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -103,6 +104,18 @@ def _address(text: str) -> str:
     if "@" in parts.netloc or (parts.scheme == "http" and not is_loopback(parts.hostname)):
         raise ValueError
     return text.strip()
+
+
+def _teacher(text: str) -> str | None:
+    """An address, a model's file by its whole path, or None for the model itself."""
+    if text.strip().lower() == "base":
+        return None
+    if not settings.is_file(text):
+        return _address(text)
+    path = Path(text.strip()).expanduser().resolve()
+    if path.suffix != ".gguf" or not path.is_file():
+        raise ValueError
+    return str(path)
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -217,11 +230,19 @@ OPTIONS: tuple[Option, ...] = (
         _one_of(settings.PROCESSOR, settings.GPU),
     ),
     Option(
-        settings.TEACHER,
-        "Who writes better replies where you gave a hint: a chat endpoint's address; without one, the model itself.",
-        "an address such as http://127.0.0.1:8080/v1, beyond this machine https and a host of learning.teacher_hosts",
+        settings.PRECISION,
+        "How the model's own weights are held while learning; fewer bits need less memory, and are not quicker here.",
+        "float32, bfloat16 or, on an NVIDIA GPU and with `pip install 'mynah-chat[cuda]'`, 4bit",
         NEXT_RUN,
-        _address,
+        _one_of(settings.FLOAT32, settings.BFLOAT16, settings.FOUR_BIT),
+    ),
+    Option(
+        settings.TEACHER,
+        "Who writes better replies where you gave a hint: base (the model itself), a stronger one, or a chat endpoint.",
+        "base, a .gguf file of a model with the same vocabulary, or an address such as http://127.0.0.1:8080/v1, "
+        "beyond this machine https and a host of learning.teacher_hosts",
+        NEXT_RUN,
+        _teacher,
     ),
     Option(
         settings.TEACHER_MODEL,

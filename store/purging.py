@@ -129,7 +129,8 @@ def _item(store: Store, work: _Work) -> Item:
         return forgetting.find(store, work.scope, work.asked.target)
     kept = work.plan["item"]
     messages, items = tuple(kept["messages"]), tuple(kept.get("items", ()))
-    return Item(work.scope, work.asked.target, messages, kept["conversation"], kept["reply"], items)
+    lesser = tuple(kept.get("lesser", ()))
+    return Item(work.scope, work.asked.target, messages, kept["conversation"], kept["reply"], items, lesser)
 
 
 def forget_in(store: Store, item: Item, tainted: list[str]) -> None:
@@ -141,7 +142,10 @@ def forget_in(store: Store, item: Item, tainted: list[str]) -> None:
             adapters.taint(store, [late], forgetting.SAW_IT)
             tainted.append(late)
         if item.reply is not None:
-            _unreact(store, item.reply)
+            connection.execute("DELETE FROM judged WHERE message = ?", (item.reply,))
+            _unreact(store, item.reply, SignalKind.REQUERY)
+        for each in item.lesser:
+            _unreact(store, each, SignalKind.LESSER)
         touched = {
             row["conversation"]
             for row in connection.execute(
@@ -161,17 +165,19 @@ def forget_in(store: Store, item: Item, tainted: list[str]) -> None:
         decisions.forget(store, quotes)
 
 
-def _unreact(store: Store, reply: str) -> None:
-    """Take back what a rule or the judge read off the forgotten answer to a reply."""
+def _unreact(store: Store, reply: str, kind: SignalKind) -> None:
+    """Take back what a rule or the judge read off a forgotten message that came after a reply, or stood beside it."""
     with store.write() as connection:
-        connection.execute("DELETE FROM judged WHERE message = ?", (reply,))
         connection.execute(
             "DELETE FROM signals WHERE message = ? AND kind = ? AND source != ?",
-            (reply, SignalKind.REQUERY, SignalSource.USER),
+            (reply, kind, SignalSource.USER),
         )
-        left = connection.execute("SELECT 1 FROM signals WHERE message = ? LIMIT 1", (reply,)).fetchone()
+        left = connection.execute(
+            "SELECT * FROM signals WHERE message = ? ORDER BY rowid", (reply,)
+        ).fetchall()
         unit = units.of_message(store, reply)
-        if unit is not None and left is None:
+        if unit is not None and units.draft(left, conversations.get_message(store, reply).text) is None:
+            # It cannot stay as one that was refused: its hash is one of the forgotten text too.
             connection.execute("DELETE FROM unit_uses WHERE unit = ?", (unit.id,))
             connection.execute("DELETE FROM units WHERE id = ?", (unit.id,))
         elif unit is not None:

@@ -17,6 +17,7 @@ TEACHER_MODEL: Final = "learning.teacher_model"
 TEACHER_HOSTS: Final = "learning.teacher_hosts"
 IDLE_LEARN_SECONDS: Final = "learning.idle_seconds"
 LEARNING_DEVICE: Final = "learning.device"
+PRECISION: Final = "learning.precision"
 HOST_IDLE_SECONDS: Final = "host.idle_seconds"
 CONTEXT: Final = "host.context"
 WARM_CONVERSATIONS: Final = "host.warm_conversations"
@@ -47,6 +48,10 @@ CPU_MINUTES_PER_DAY: Final = "control.cpu_minutes_per_day"
 PROCESSOR: Final = "processor"
 GPU: Final = "gpu"
 """Where learning computes."""
+FLOAT32: Final = "float32"
+BFLOAT16: Final = "bfloat16"
+FOUR_BIT: Final = "4bit"
+"""The frozen weights' form while it does."""
 
 DEFAULTS: Final[dict[str, Any]] = {
     MODEL: None,
@@ -58,6 +63,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     TEACHER_HOSTS: [],
     IDLE_LEARN_SECONDS: 120.0,
     LEARNING_DEVICE: PROCESSOR,
+    PRECISION: FLOAT32,
     HOST_IDLE_SECONDS: 600.0,
     CONTEXT: 4096,
     WARM_CONVERSATIONS: 4,
@@ -97,6 +103,11 @@ def get(store: Store, key: str) -> Any:
         raise UsageError(f"no setting is called {key!r}; known are {', '.join(sorted(DEFAULTS))}")
     row = store.conn.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
     return DEFAULTS[key] if row is None else json.loads(row["value"])
+
+
+def is_file(teacher: str) -> bool:
+    """Whether what `TEACHER` names is a file, and not an address."""
+    return "://" not in teacher
 
 
 def put(store: Store, key: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from store import conversations, decisions, signals, units, verdicts
+from store import conversations, decisions, siblings, signals, units, verdicts
 from store.conversations import Message
 from store.db import Store
 from store.decisions import Decision
@@ -24,7 +24,8 @@ from store.verdicts import Verdict
 class Story:
     """One reply's chain. ``counted`` are the ids of the signals that its unit rests on; ``seen`` what was noted.
 
-    ``followed``: something was said after it, so that a verdict can be turned over.
+    ``followed``: something was said after it, so that a verdict can be turned over. ``compared``: whether another
+    answer was kept instead of it, where somebody says so, and ``kept`` that answer, as far as it is still clear.
     """
 
     reply: Message
@@ -38,6 +39,8 @@ class Story:
     uses: list[Use]
     decisions: list[Decision]
     followed: bool
+    compared: Verdict | None = None
+    kept: str | None = None
 
     @property
     def correction(self) -> str | None:
@@ -59,6 +62,8 @@ def of(store: Store, message: str) -> Story:
     said = signals.all_of(store, message)
     unit = units.of_message(store, message)
     uses = [] if unit is None else units.uses(store, unit.id)
+    compared = verdicts.beside(said)
+    kept = None if compared is None else siblings.kept_over(store, message)
     return Story(
         reply,
         question,
@@ -71,6 +76,8 @@ def of(store: Store, message: str) -> Story:
         uses,
         _decisions(store, unit, uses),
         verdicts.followed(store, message),
+        compared,
+        kept.id if kept is not None else None,
     )
 
 

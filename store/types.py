@@ -78,6 +78,7 @@ class SignalKind(StrEnum):
     CORRECTION = "correction"
     REQUERY = "requery"
     THANKS = "thanks"
+    LESSER = "lesser"
     HINT = "hint"
     REGENERATE = "regenerate"
     COPY = "copy"
@@ -100,6 +101,12 @@ class UnitKind(StrEnum):
     THUMB_DOWN = "thumb_down"
     REQUERY = "requery"
     THANKS = "thanks"
+    LESSER = "lesser"
+
+    @property
+    def compares(self) -> bool:
+        """Whether it says no more than that another answer to the same question was preferred."""
+        return self is UnitKind.LESSER
 
     @property
     def approves(self) -> bool:

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from store import conversations, failures, provenance
+from store import conversations, failures, provenance, siblings
 from store.db import Store
 from store.errors import NotFound
 from store.ids import new_id, now
@@ -35,6 +35,7 @@ TRUST: dict[SignalSource, float] = {SignalSource.USER: 1.0, SignalSource.RULE: 0
 TAKEN_BACK = "the rating was taken back"
 NO_CONSENT = "this conversation may not be trained on"
 OVERTURNED = "you said that nothing was asked again"
+NO_BETTER = "you said that the answer you went on from was no better"
 HOLDS_KEY = "it contains what looks like a password or key"
 FEWEST = 2
 """Units that the first run takes: one to learn from, one to test on."""
@@ -131,6 +132,12 @@ def draft(signals: Sequence[sqlite3.Row], reply_text: str) -> Draft | None:
             weight = TRUST[source] * float(requery["confidence"])
             note = provenance.own_words(requery["text"] or hint or "") or None
             return Draft(UnitKind.REQUERY, -1.0, None, note, weight, used)
+    lesser = latest.get((SignalKind.LESSER, SignalSource.USER)) or latest.get(
+        (SignalKind.LESSER, SignalSource.RULE)
+    )
+    if lesser is not None and lesser["value"] and thumb is None:
+        weight = TRUST[SignalSource(lesser["source"])] * float(lesser["confidence"])
+        return Draft(UnitKind.LESSER, -1.0, None, None, weight, used)
     thanks = latest.get((SignalKind.THANKS, SignalSource.JUDGE))
     if thanks is not None and thanks["value"] and thumb is None:
         weight = TRUST[SignalSource.JUDGE] * float(thanks["confidence"])
@@ -149,10 +156,7 @@ def refresh(store: Store, message: str) -> Unit | None:
         made = draft(rows, reply.text)
         if made is None:
             if existing is not None:
-                overturned = rows[-1]["kind"] == SignalKind.REQUERY
-                _set_state(
-                    connection, existing["id"], UnitState.REFUSED, OVERTURNED if overturned else TAKEN_BACK
-                )
+                _set_state(connection, existing["id"], UnitState.REFUSED, _why_nothing_is_left(rows[-1]))
             return None if existing is None else get(store, existing["id"])
         consent = conversations.get(store, reply.conversation).train
         refusal = _refusal(store, reply, made, consent)
@@ -188,6 +192,8 @@ def refresh(store: Store, message: str) -> Unit | None:
         unchanged = existing["content_hash"] == content and existing["reason"] not in (
             TAKEN_BACK,
             OVERTURNED,
+            NO_BETTER,
+            siblings.UNCLEAR,
             HOLDS_KEY,
             NO_CONSENT,
         )
@@ -215,6 +221,13 @@ def refresh(store: Store, message: str) -> Unit | None:
         return get(store, existing["id"])
 
 
+def _why_nothing_is_left(last: sqlite3.Row) -> str:
+    """What the last signal, after which nothing is left of a reply's unit, means for it."""
+    if last["kind"] == SignalKind.LESSER:
+        return NO_BETTER if last["source"] == SignalSource.USER else siblings.UNCLEAR
+    return OVERTURNED if last["kind"] == SignalKind.REQUERY else TAKEN_BACK
+
+
 def get(store: Store, unit: str) -> Unit:
     """One unit by its id."""
     row = store.conn.execute("SELECT * FROM units WHERE id = ?", (unit,)).fetchone()
@@ -232,13 +245,14 @@ def fresh(store: Store) -> list[Unit]:
     """Waiting units that no run has tried yet in their present form: what may start a run by itself.
 
     A unit of a run that the gate refused waits on, but would otherwise start the same run for ever. What only
-    an adapter held that is tainted now is new again. Thanks alone start none: they say that all is well.
+    an adapter held that is tainted now is new again. Thanks alone start none: they say that all is well. Nor does what
+    only compares two answers, which is too little.
     """
     rows = store.conn.execute(
-        "SELECT * FROM units WHERE state = ? AND kind != ? AND NOT EXISTS (SELECT 1 FROM unit_uses "
+        "SELECT * FROM units WHERE state = ? AND kind NOT IN (?, ?) AND NOT EXISTS (SELECT 1 FROM unit_uses "
         "JOIN adapters ON adapters.id = unit_uses.adapter AND adapters.state != ? "
         "WHERE unit_uses.unit = units.id AND unit_uses.content_hash = units.content_hash) ORDER BY units.rowid",
-        (UnitState.QUEUED, UnitKind.THANKS, AdapterState.TAINTED),
+        (UnitState.QUEUED, UnitKind.THANKS, UnitKind.LESSER, AdapterState.TAINTED),
     )
     return [_unit(row) for row in rows]
 
@@ -246,7 +260,8 @@ def fresh(store: Store) -> list[Unit]:
 def make_a_run(store: Store) -> bool:
     """Whether what waits is enough for a run: one to learn from, and one to test on that may be an earlier one."""
     tests = store.conn.execute("SELECT 1 FROM units WHERE state = ?", (UnitState.HELD_OUT,)).fetchone()
-    return len(waiting(store)) >= (FEWEST if tests is None else 1)
+    telling = [unit for unit in waiting(store) if not unit.kind.compares]
+    return len(telling) >= (FEWEST if tests is None else 1)
 
 
 def learned(store: Store) -> list[Unit]:
@@ -466,6 +481,10 @@ def _imported(store: Store, message: str) -> bool:
 def _content_hash(store: Store, reply: conversations.Message, made: Draft) -> str:
     context = [[str(message.role), message.text] for message in conversations.path(store, reply.id)]
     content = [context, made.kind, made.reward, made.target, made.hint]
+    if made.kind.compares:
+        # The kept answer is half of the lesson, and no part of the unit: its text belongs to its own message.
+        kept = siblings.kept_over(store, reply.id)
+        content.append(None if kept is None else kept.text)
     return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
 
 

@@ -23,7 +23,7 @@ OTHERWISE = "wanted it otherwise"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Who says that a reply's question was asked again (``value`` above 0), or that it was not (0)."""
+    """Who says that a reply was found wanting (``value`` above 0), or that it was not (0)."""
 
     source: SignalSource
     value: float
@@ -38,7 +38,16 @@ class Verdict:
 
 def standing(of_reply: Sequence[Signal]) -> Verdict | None:
     """The verdict that counts, from a reply's signals, oldest first: the owner's, else a rule's, else the judge's."""
-    latest = {each.source: each for each in of_reply if each.kind is SignalKind.REQUERY}
+    return _latest(of_reply, SignalKind.REQUERY)
+
+
+def beside(of_reply: Sequence[Signal]) -> Verdict | None:
+    """The verdict that counts on whether another answer to the same question was kept instead of a reply."""
+    return _latest(of_reply, SignalKind.LESSER)
+
+
+def _latest(of_reply: Sequence[Signal], kind: SignalKind) -> Verdict | None:
+    latest = {each.source: each for each in of_reply if each.kind is kind}
     for source in SignalSource:
         found = latest.get(source)
         if found is not None:
@@ -68,13 +77,17 @@ def followed(store: Store, message: str) -> bool:
 
 
 def flip(store: Store, message: str) -> Signal:
-    """Turn the standing verdict over.
+    """Turn the standing verdict over: that on what was said next, else that on which answer was kept.
 
     Raises:
         UsageError: nothing followed this reply, so nothing can be said of it.
     """
     with store.write():
-        verdict = standing(signals.all_of(store, message))
+        said = signals.all_of(store, message)
+        verdict, compared = standing(said), beside(said)
+        if verdict is None and compared is not None:
+            value = 0.0 if compared.value > 0 else 1.0
+            return signals.record(store, message, SignalKind.LESSER, value=value, supersedes=compared.signal)
         if verdict is not None and verdict.asked_again:
             return _say(store, message, 0.0, None, verdict)
         following = next(

@@ -7,9 +7,11 @@ import json
 import pytest
 
 from store import conversations, signals, units
+from store.conversations import ReplyEnd
 from store.db import Store
 from store.home import Home
-from store.types import SignalKind, SignalSource, UnitState
+from store.types import FinishReason, MessageStatus, SignalKind, SignalSource, UnitState
+from tests import seed
 from tests.cli_helpers import Mynah, runner, talk, teach
 from tests.host_helpers import live_adapter
 from tests.scripted import scripted_host
@@ -68,6 +70,26 @@ def test_a_verdict_is_flipped_and_flipped_back(mynah: Mynah, store: Store) -> No
     unit = units.of_message(store, reply.id)
     assert unit is not None
     assert (unit.state, unit.weight, unit.hint) == (UnitState.QUEUED, 1.0, "I meant minutes")
+
+
+def test_a_verdict_on_which_answer_was_kept_is_told_and_flipped(mynah: Mynah, store: Store) -> None:
+    conversation, question, first = seed.say(store, "How long?", "Ten hours.")
+    signals.record(store, first, SignalKind.REGENERATE, value=1.0)
+    second = conversations.begin_reply(store, conversation, question, seed.START).id
+    conversations.finish_reply(
+        store, second, ReplyEnd("Ten minutes.", MessageStatus.COMPLETE, FinishReason.STOP)
+    )
+    seed.say(store, "and a soft one?", "Four.", conversation, second)
+    signals.record(store, first, SignalKind.LESSER, value=1.0, source=SignalSource.RULE, confidence=0.5)
+    told = mynah("story", first).out
+    assert f"verdict   another answer ({second}) was better, by rule; `mynah flip {first}`" in told
+    assert "lesson    u" in told
+    assert ", lesser: queued" in told
+    assert json.loads(mynah("story", first, "--json").out)["compared"]["kept"] == second
+    flipped = json.loads(mynah("flip", first, "--json").out)
+    assert (flipped["asked_again"], flipped["another_better"]) == (False, False)
+    assert flipped["fate"] == f"not used: {units.NO_BETTER}"
+    assert mynah("flip", first).out == "the other answer was better: queued\n"
 
 
 def test_a_correction_outweighs_any_verdict(mynah: Mynah, store: Store) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from app.model import memory
 from learner import device, export, gate, scoring
 from learner.contexts import load_served
 from learner.device import SHARE, Borders, Device, Gpu, Processor
@@ -44,6 +45,9 @@ class ScriptedDevice:
         self.under_way += 1
         self.passes += 1
         self.most_at_once = max(self.most_at_once, self.under_way)
+
+    def room(self) -> int | None:
+        return None
 
     def finish(self) -> None:
         self.under_way = 0
@@ -126,6 +130,21 @@ def test_its_share_is_taken_before_the_model_is_there() -> None:
     gpu.finish()
     gpu.give_back()
     assert cuda.calls == [("share", SHARE * 6 / 8), ("to", "cuda"), ("wait", None), ("give back", None)]
+
+
+def test_a_pass_may_take_what_the_model_left_of_the_share() -> None:
+    cuda = ScriptedCuda(free=600, total=800)
+    gpu = Gpu(cuda)
+    gpu.place(SimpleNamespace(to=lambda _: None))
+    cuda.free = 450
+    assert gpu.room() == 150, "half of 600 is left to others"
+    cuda.free = 200
+    assert gpu.room() == 0
+    available = memory.available_bytes()
+    room = Processor().room()
+    assert (room is None) == (available is None)
+    if room is not None and available is not None:
+        assert 0 < room < available
 
 
 def test_where_there_is_none_it_is_said_and_what_to_do() -> None:

@@ -115,8 +115,8 @@ def parameters(of: Trainer) -> list[torch.nn.Parameter]:
 
 def loss_of(of: Trainer, one: Example) -> Tensor:
     parts = of._parts(one)
-    logits = scoring.completion_logits(of.model, list(parts.values()))
-    return of._loss(one, dict(zip(parts, logits, strict=True)))[0]
+    said = scoring.completions(of.model, list(parts.values()))
+    return of._loss(one, dict(zip(parts, said, strict=True)))[0]
 
 
 LATE = Target([21, 5, 6, 7, 9, 2], [0.1, 0.1, 0.1, 1.0, 1.0, 4.0])
@@ -173,7 +173,7 @@ def test_a_steps_gradient_is_the_weighted_mean_of_its_examples_and_the_anchor(ex
         [loss_of(teaching, each) * weight for each, weight in zip(batch, weights, strict=True)]
     )
     anchor = scoring.completion_logits(teaching.model, [teaching._anchors[0]])[0]
-    drift = objectives.forward_kl(anchor, teaching._anchor_logits(0)).mean()
+    drift = objectives.forward_kl(anchor, teaching._anchored(0).logits()).mean()
     expected = torch.autograd.grad(losses.sum() / sum(weights) + drift, parameters(teaching))
     for ours, theirs in zip(made, expected, strict=True):
         assert ours is not None

@@ -9,6 +9,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from app.model import adapter_file, gguf_info
@@ -16,6 +17,7 @@ from app.model.catalogue import ModelFile
 from learner import export, gate, scoring
 from learner.examples import Example, Target, correction_weights
 from learner.objectives import Term
+from learner.positions import Positions
 from learner.trainer import ADAPTER, Stop, Trainer, TrainSettings, with_adapter
 from learner.yielding import Yielding
 from store.types import UnitKind
@@ -293,14 +295,16 @@ def test_where_two_replies_part_late_the_preference_is_taken_at_the_parting():
     with torch.no_grad():
         logits = scoring.completion_logits(teaching.model, [(late.prompt, late.chosen.tokens)])[0]
         # An untrained adapter has moved nothing.
-        at_first = teaching._parting(late, late.chosen, logits, 1)
+        at_first = teaching._parting(late, late.chosen, Positions(logits, nn.Identity()), 1)
         assert at_first is not None
         assert torch.allclose(torch.stack(at_first), torch.zeros(2), atol=1e-5)
         logits[1, 7] += 2.0
-        moved = teaching._parting(late, late.chosen, logits, 1)
+        moved = teaching._parting(late, late.chosen, Positions(logits, nn.Identity()), 1)
     assert moved is not None
     assert float(moved[0] - moved[1]) == pytest.approx(2.0, abs=1e-4)
-    assert teaching._parting(late, late.chosen, logits, 0) is None, "both begin with the same token"
+    assert teaching._parting(late, late.chosen, Positions(logits, nn.Identity()), 0) is None, (
+        "both begin with the same token"
+    )
 
 
 def test_likes_are_no_more_of_an_epoch_than_the_rest_and_all_get_their_turn():

@@ -91,6 +91,35 @@ async def test_asked_again_is_shown_and_its_verdict_can_be_flipped(service: Scri
         assert story.unit.hint == "No, I meant its source"
 
 
+async def test_an_answer_that_was_left_for_another_says_so_and_thanks_are_told(
+    service: ScriptedService,
+) -> None:
+    conversation, first = service.say("Where does the Rhine rise?", "In a bottle.")
+    signals.record(
+        service.store, first, SignalKind.LESSER, value=1.0, source=SignalSource.RULE, confidence=0.5
+    )
+    _, thanked = service.say("And the Rhône?", "In the Alps.", conversation)
+    signals.record(
+        service.store, thanked, SignalKind.THANKS, value=1.0, source=SignalSource.JUDGE, confidence=0.9
+    )
+    async with chatting(service, (110, 40)) as chat:
+        await opened(chat, conversation)
+        chat.replies[0].focus()
+        await chat.press("alt+w")
+        await chat.until(lambda: "⇄ you went on from another answer (50% sure)" in page(chat))
+        assert "Yes, a rule says so" in page(chat)
+        assert "It rests on the other answer, which you went on from" in page(chat)
+        await chat.press("f")
+        await chat.until(lambda: "No, you say so" in page(chat))
+        assert units.NO_BETTER in page(chat)
+        await chat.press("escape")
+        await chat.until(lambda: not isinstance(chat.app.screen, StoryScreen))
+        chat.replies[1].focus()
+        await chat.press("alt+w")
+        await chat.until(lambda: "♥ you thanked" in page(chat))
+        assert "It rests on your thanks" in page(chat)
+
+
 @pytest.mark.parametrize(
     ("seen", "label"),
     [("put it right", "✎ you put it right"), ("wanted it otherwise", "↻ you wanted it otherwise")],

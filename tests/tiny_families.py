@@ -17,7 +17,12 @@ import transformers
 from app.model.adapter_file import interleave_halves
 
 WORDS, WIDTH, INNER, LAYERS, HEADS, KV_HEADS, HEAD = 96, 64, 96, 2, 4, 2, 16
+CONTEXT = 1024
 EPSILON, THETA = 1e-5, 10_000.0
+
+
+Entry = tuple[str, gguf.TokenType]
+"""One entry of a vocabulary: its text, and what kind of token it is."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +44,18 @@ FAMILIES = (
 )
 
 
-def model(family: Family) -> Any:
+def model(family: Family, words: int = WORDS, seed: int = 5) -> Any:
     """The torch model, random but the same every time."""
-    torch.manual_seed(5)
+    torch.manual_seed(seed)
     values: dict[str, Any] = {
-        "vocab_size": WORDS,
+        "vocab_size": words,
         "hidden_size": WIDTH,
         "intermediate_size": INNER,
         "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD,
-        "max_position_embeddings": 128,
+        "max_position_embeddings": CONTEXT,
         "rms_norm_eps": EPSILON,
         "initializer_range": 0.2,
         "tie_word_embeddings": family.name == "Gemma3",
@@ -67,13 +72,14 @@ def model(family: Family) -> Any:
     return made.requires_grad_(False).eval()
 
 
-def write(path: Path, family: Family, source: Any) -> None:
-    """The same weights as a GGUF file in 32 bits, with a vocabulary that has a token for each id."""
+def write(path: Path, family: Family, source: Any, entries: list[Entry] | None = None) -> None:
+    """The same weights as a GGUF file in 32 bits; without ``entries``, its vocabulary has some token for each id."""
+    entries = entries or [(f"w{number}", gguf.TokenType.NORMAL) for number in range(source.config.vocab_size)]
     architecture = gguf.MODEL_ARCH_NAMES[family.architecture]
     names = gguf.get_tensor_name_map(family.architecture, LAYERS)
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(family.name)
-    writer.add_context_length(128)
+    writer.add_context_length(CONTEXT)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(LAYERS)
     writer.add_feed_forward_length(INNER)
@@ -85,11 +91,11 @@ def write(path: Path, family: Family, source: Any) -> None:
     writer.add_rope_dimension_count(HEAD)
     writer.add_rope_freq_base(THETA)
     writer.add_sliding_window(64)
-    writer.add_vocab_size(WORDS)
+    writer.add_vocab_size(len(entries))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("default")
-    writer.add_token_list([f"w{number}" for number in range(WORDS)])
-    writer.add_token_types([int(gguf.TokenType.NORMAL)] * WORDS)
+    writer.add_token_list([text for text, _ in entries])
+    writer.add_token_types([int(kind) for _, kind in entries])
     writer.add_token_merges(["w 0"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)

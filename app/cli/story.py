@@ -13,6 +13,13 @@ from store.signals import Signal
 from store.story import Story
 from store.types import SignalKind, SignalSource
 
+_FLIPPED = {
+    (False, True): "you had to ask again",
+    (False, False): "nothing was asked again",
+    (True, True): "the other answer was better",
+    (True, False): "the other answer was no better",
+}
+"""By whether two answers were compared, and whether the reply was found wanting."""
 _reply = click.argument("message", metavar="MESSAGE")
 
 
@@ -30,7 +37,7 @@ def story(message: str, as_json: bool) -> None:
 @_reply
 @json_option
 def flip(message: str, as_json: bool) -> None:
-    """Turn over whether the reply MESSAGE made you ask again.
+    """Turn over whether the reply MESSAGE made you ask again, or was left for a better answer.
 
     A rule that saw a repeated question where there was none teaches something wrong; one that missed it teaches
     nothing. Your word takes its place, and flips back the same way.
@@ -38,16 +45,18 @@ def flip(message: str, as_json: bool) -> None:
     mynah = service()
     reply = full_id(mynah, Kind.MESSAGE, message)
     receipt = mynah.flip(reply)
-    again = bool(receipt.signal.value)
+    compared = receipt.signal.kind is SignalKind.LESSER
+    wanting = bool(receipt.signal.value)
     fate = receipt.fate
     data = {
         "message": reply,
-        "asked_again": again,
+        "asked_again": wanting and not compared,
+        "another_better": wanting and compared,
         "signal": receipt.signal.id,
         "supersedes": receipt.signal.supersedes,
         "fate": None if fate is None else fate.text,
     }
-    said = "you had to ask again" if again else "nothing was asked again"
+    said = _FLIPPED[compared, wanting]
     emit(data, as_json, lambda: [said if fate is None else f"{said}: {fate.text}"])
 
 
@@ -64,6 +73,10 @@ def _lines(told: Story) -> Iterator[str]:
         yield f"verdict   {says}, by {told.verdict.source}; `mynah flip {told.reply.id}` turns it over"
     elif told.seen is not None:
         yield f"verdict   not asked again; `mynah flip {told.reply.id}` turns it over"
+    if told.compared is not None:
+        instead = f" ({told.kept})" if told.kept else ""
+        says = f"another answer{instead} was {'better' if told.compared.value > 0 else 'no better'}"
+        yield f"verdict   {says}, by {told.compared.source}; `mynah flip {told.reply.id}` turns it over"
     if told.unit is None or told.fate is None:
         yield "lesson    none"
     else:
@@ -112,6 +125,14 @@ def _data(told: Story) -> dict[str, Any]:
         "verdict": None
         if verdict is None
         else {"asked_again": verdict.asked_again, "source": verdict.source, "signal": verdict.signal},
+        "compared": None
+        if told.compared is None
+        else {
+            "another_better": told.compared.value > 0,
+            "kept": told.kept,
+            "source": told.compared.source,
+            "signal": told.compared.signal,
+        },
         "seen": told.seen,
         "unit": None
         if unit is None

@@ -197,6 +197,8 @@ def _lesson(taught: Taught) -> list[Line]:
             said = f"▼ {short(unit.hint or taught.reply)}"
         case UnitKind.THANKS:
             said = f"♥ {short(taught.reply)}"
+        case UnitKind.LESSER:
+            said = f"⇄ {short(taught.reply)}"
         case _:
             said = f"↻ {short(unit.hint or 'you asked again')}"
     return [line(Look.ITEM, short(taught.question)), line(Look.DETAIL, (said, wording.MUTED))]

@@ -11,6 +11,7 @@ from store.signals import Signal
 from store.story import Story
 from store.types import SignalKind, SignalSource, UnitKind, UnitUse
 from store.units import Unit, Use
+from store.verdicts import Verdict
 
 GOOD, BAD = "$text-success", "$text-warning"
 _WHO = {SignalSource.USER: "you", SignalSource.RULE: "a rule", SignalSource.JUDGE: "the judge"}
@@ -18,12 +19,15 @@ _DONE = {
     SignalKind.REGENERATE: "↻ asked for another answer",
     SignalKind.COPY: "⧉ copied",
     SignalKind.STOP: "■ stopped while it was written",
+    SignalKind.THANKS: "♥ you thanked",
 }
 _KINDS = {
     UnitKind.CORRECTION: "your correction",
     UnitKind.THUMB_UP: "a reply you rated good",
     UnitKind.THUMB_DOWN: "a reply you rated bad",
     UnitKind.REQUERY: "a question you had to ask again",
+    UnitKind.THANKS: "your thanks",
+    UnitKind.LESSER: "the other answer, which you went on from",
 }
 _USES = {
     UnitUse.TRAINED: "learned from it",
@@ -88,6 +92,11 @@ def _signal(signal: Signal, seen: str | None) -> Content:
         case SignalKind.REQUERY:
             sure = "" if signal.source is SignalSource.USER else f" ({signal.confidence:.0%} sure)"
             return Content.styled(wording.reaction(signal.source, seen) + sure, BAD)
+        case SignalKind.LESSER if not signal.value:
+            return Content("the other answer was no better")
+        case SignalKind.LESSER:
+            sure = "" if signal.source is SignalSource.USER else f" ({signal.confidence:.0%} sure)"
+            return Content.styled(f"⇄ you went on from another answer{sure}", BAD)
         case SignalKind.HINT:
             return Content("hint")
         case _:
@@ -104,8 +113,10 @@ def _correction(told: Story) -> list[Line]:
 
 
 def _verdict(told: Story) -> list[Line]:
-    lines = [line(Look.HEADING, "Was the reply wanting, by what you said next?")]
     verdict = told.verdict
+    if verdict is None and told.compared is not None:
+        return _comparison(told, told.compared)
+    lines = [line(Look.HEADING, "Was the reply wanting, by what you said next?")]
     if verdict is not None:
         says = "Yes" if verdict.asked_again else "No"
         by = f"{_WHO[verdict.source]} {'say' if verdict.source is SignalSource.USER else 'says'} so"
@@ -124,8 +135,21 @@ def _verdict(told: Story) -> list[Line]:
     return lines
 
 
+def _comparison(told: Story, verdict: Verdict) -> list[Line]:
+    better = verdict.value > 0
+    by = f"{_WHO[verdict.source]} {'say' if verdict.source is SignalSource.USER else 'says'} so"
+    kept = f" ({told.kept})" if told.kept else ""
+    return [
+        line(Look.HEADING, "Was another answer better, by the one you went on from?"),
+        line(Look.ITEM, ("Yes" if better else "No", BAD if better else GOOD), f"{kept}, {by}."),
+        line(Look.NOTE, "F turns this verdict over."),
+    ]
+
+
 def keys(told: Story) -> str:
     """What can be done about a story: there is nothing to turn over where nothing followed."""
+    if told.verdict is None and told.compared is not None:
+        return "F flip the verdict · Esc back"
     if not told.followed:
         return "Esc back"
     return "F flip the verdict · Esc back" if told.verdict or told.seen else "F it was wanting · Esc back"

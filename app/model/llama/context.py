@@ -7,7 +7,7 @@ change this one's arithmetic, which is what makes a reply at temperature 0 the s
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -227,16 +227,26 @@ class LlamaContext:
         """
         self.truncate(0, 0)
         rows = np.empty((len(tokens), self.model.vocab.size), np.float32)
+        for index, row in enumerate(self.after_each(tokens, 0, between)):
+            rows[index] = row
+        self.truncate(0, 0)
+        return rows
+
+    def after_each(
+        self, tokens: Sequence[int], position: int, between: Callable[[], None] | None = None
+    ) -> Iterator[Logits]:
+        """Logits after each token with which sequence 0 goes on from `position`: a view each, soon overwritten.
+
+        The sequence must hold exactly the positions before. `between` runs before each batch.
+        """
         step = self.settings.n_batch
         for start in range(0, len(tokens), step):
             if between is not None:
                 between()
             chunk = tokens[start : start + step]
-            self._decode(_rows_of(chunk, start, 0), every_logit=True)
+            self._decode(_rows_of(chunk, position + start, 0), every_logit=True)
             for index in range(len(chunk)):
-                rows[start + index] = self.row_logits(index)
-        self.truncate(0, 0)
-        return rows
+                yield self.row_logits(index)
 
     def truncate(self, seq: int, length: int) -> None:
         """Keep the first `length` positions of a sequence."""

@@ -83,6 +83,11 @@ class Vocab:
         """Whether the token is one that only a template may write."""
         return bool(llama_cpp.llama_vocab_is_control(self.handle, token))
 
+    def is_unused(self, token: int) -> bool:
+        """Whether the entry only fills the vocabulary up to a round size."""
+        attributes = llama_cpp.llama_vocab_get_attr(self.handle, token)
+        return bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED)
+
     @cached_property
     def end_ids(self) -> frozenset[int]:
         """Every token that ends a reply."""
