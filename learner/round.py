@@ -114,7 +114,7 @@ class Round:
         self._run = run
         self._yielding = yielding
         self._skipped: list[dict[str, str]] = []
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[RunState, float] = {}
         """Seconds of each step so far."""
         self._told = 0.0
         self._processor = time.process_time()
@@ -398,7 +398,9 @@ class Round:
             "cpu_seconds": round(time.process_time() - self._processor, 2),
         }
         runs.finish(self._store, self._run.id, outcome, result)
-        log.info("run %s ended: %s. Its steps: %s", self._run.id, outcome, words.by_step(self.seconds) or "none")
+        log.info(
+            "run %s ended: %s. Its steps: %s", self._run.id, outcome, words.by_step(self.seconds) or "none"
+        )
         return outcome
 
     def _manifest(

@@ -100,8 +100,8 @@ def _pumps(app: App[Any]) -> Iterator[MessagePump]:
 
 def _waits(pump: MessagePump) -> bool:
     """Whether a pump has ended, or has nothing to do but to wait for its next message."""
-    queue = pump._message_queue
-    waited_for = bool(queue.ready_event._waiters) and queue.empty()  # type: ignore[attr-defined]
+    queue: Any = pump._message_queue
+    waited_for = bool(queue.ready_event._waiters) and queue.empty()
     return pump._closed or (waited_for and not pump._next_callbacks)
 
 

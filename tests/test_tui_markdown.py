@@ -1,4 +1,4 @@
-"""Code blocks and lists while they stream: the same picture at the end, and the last line costs no more than the first."""
+"""Code blocks and lists while they stream: one picture at the end, and the last line costs no more than the first."""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ class Bounded:
 
         patterns = schema.get("patternProperties", {})
         if not patterns or not validator.is_type(value, "object"):
-            yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, wanted, value, schema)
+            yield from Draft202012Validator.VALIDATORS["additionalProperties"](
+                validator, wanted, value, schema
+            )
             return
         for name in sorted(value.keys() - schema.get("properties", {}).keys()):
             if any(self._found(each, name) for each in patterns):

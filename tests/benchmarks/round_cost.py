@@ -97,7 +97,12 @@ def measure(home: Home, past: int, *, prepare_only: bool) -> Cost:
         else:
             outcome = str(carried.carry_out())
         seconds = time.monotonic() - began
-        return Cost(past, outcome, {"judging": judged, **carried.seconds}, seconds)
+        return Cost(
+            past,
+            outcome,
+            {"judging": judged} | {str(step): taken for step, taken in carried.seconds.items()},
+            seconds,
+        )
 
 
 def table(costs: list[Cost]) -> str:
