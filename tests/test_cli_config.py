@@ -68,7 +68,7 @@ def test_a_setting_is_changed_read_and_reset(
         ("chat.titles", "perhaps", "takes on or off"),
         ("chat.system_prompt", "  ", "takes a text"),
         ("learning.teacher", "http://example.org/v1", "beyond this machine https"),
-        ("learning.teacher", "http://me:secret@127.0.0.1/v1", "takes an address"),
+        ("learning.teacher", "http://me:secret@127.0.0.1/v1", "or an address such as"),
         ("model", "other", "is changed with `mynah models use`"),
         ("adapter.pinned", "v3", "is changed with `mynah adapters pin`"),
     ],

@@ -67,7 +67,7 @@ def test_a_stopped_reply_goes_on_in_a_sibling_that_begins_with_it(host: HostClie
     assert row.sampler["opening_tokens"] == len(first.completion)
     assert second.prompt == first.prompt
     assert second.completion[: len(first.completion)] == first.completion
-    assert len(second.completion) == len(second.logprobs) == 13
+    assert len(second.completion) == len(second.logprobs) == 41
     assert conversations.get(store, str(cut.conversation)).head == whole.message
 
 
