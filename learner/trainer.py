@@ -56,14 +56,13 @@ class TrainSettings:
 
     rank: int = 16
     alpha: int = 32
-    learning_rate: float = 4e-4
+    learning_rate: float = 8e-4
     warmup_steps: int = 2
     batch: int = 4
     pass_tokens: int = 768
-    least_epochs: int = 3
-    min_epochs: int = 4
+    min_epochs: int = 3
     max_epochs: int = 12
-    token_budget: int = 7_500
+    token_budget: int = 5_000
     learned_loss: float = 0.35
     drift_budget: float = 0.15
     held_out_fall: float = 0.75
@@ -218,13 +217,13 @@ class Trainer:
             metrics.held_out.append(gain)
         if metrics.drift[-1] > settings.drift_budget:
             return Stop.DRIFT
-        if metrics.epochs >= settings.min_epochs and metrics.losses[-1] < settings.learned_loss:
+        if metrics.epochs < settings.min_epochs:
+            return None
+        if metrics.losses[-1] < settings.learned_loss:
             return Stop.LEARNED
-        if metrics.epochs >= settings.least_epochs and metrics.tokens >= settings.token_budget:
+        if metrics.tokens >= settings.token_budget:
             return Stop.TOKENS
-        if metrics.epochs >= settings.min_epochs and self._overdone():
-            return Stop.HELD_OUT
-        return None
+        return Stop.HELD_OUT if self._overdone() else None
 
     def _overdone(self) -> bool:
         """Whether held-out units clearly got worse.
