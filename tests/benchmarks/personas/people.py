@@ -245,7 +245,7 @@ PEOPLE: dict[str, Person] = {
                 "Not another list. Just tell me.",
                 "Write it as a paragraph.",
             ),
-            "general",
+            "lists",
             _rule(detectors.has_no_list),
             lambda _asked, reply: detectors.first_sentences(reply, 3),
             LISTS,
