@@ -96,7 +96,7 @@ class LlamaRuntime:
                 template=renderer.fingerprint,
                 decode_threads=threads.decode,
                 batch_threads=threads.batch,
-                engine=library_version(),
+                engine=f"{library_version()}, {model.attention}",
             )
             adapters = Adapters(model, gguf_info.read(served), chosen.base_hash)
             return cls(model, context, renderer, adapters, info, store.home.cache)

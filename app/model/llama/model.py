@@ -19,7 +19,7 @@ from types import TracebackType
 import llama_cpp
 
 from app.model import gguf_info, memory
-from app.model.llama.context import ContextSettings, LlamaContext
+from app.model.llama.context import Attention, ContextSettings, LlamaContext
 from app.model.llama.embedding import EmbeddingContext
 from app.model.llama.library import LlamaError
 from app.model.llama.vocab import Vocab
@@ -42,9 +42,10 @@ class LlamaAdapter:
 class LlamaModel:
     """The weights of one GGUF file, shared by all of its contexts."""
 
-    def __init__(self, handle: object, path: Path) -> None:
+    def __init__(self, handle: object, path: Path, attention: Attention) -> None:
         self._handle: object | None = handle
         self.path = path
+        self.attention = attention
         self.structure = threading.RLock()
         self._contexts: list[LlamaContext] = []
         self._embedding: list[EmbeddingContext] = []
@@ -70,7 +71,8 @@ class LlamaModel:
             raise ModelFileError(
                 f"llama.cpp cannot load {path}: see the log for its reason, or choose another model"
             )
-        return cls(handle, path)
+        on_gpu = llama_cpp.llama_supports_gpu_offload() and gpu_layers != 0
+        return cls(handle, path, Attention.FLASH if on_gpu else Attention.PLAIN)
 
     @property
     def handle(self) -> object:
