@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -308,11 +309,16 @@ def test_incognito_conversation_is_written_nowhere(home: Home) -> None:
 
 
 def test_what_is_asked_aside_waits_for_everybody_else(home: Home) -> None:
-    ended: list[str] = []
+    begun: list[str] = []
 
-    def follow(client: HostClient, text: str, **fields: object) -> None:
-        ask(client, text, **fields)
-        ended.append(text)
+    def follow(client: HostClient, text: str, **fields: Any) -> None:
+        begins = (
+            event for event in client.turn(TurnRequest(text=text, **fields)) if isinstance(event, Token)
+        )
+        next(begins)
+        begun.append(text)
+        for _ in begins:
+            pass
 
     with scripted_host(home) as client, ThreadPoolExecutor(3) as pool:
         held = client.turn(TurnRequest(text="hang 1000"))
@@ -321,12 +327,13 @@ def test_what_is_asked_aside_waits_for_everybody_else(home: Home) -> None:
             pass
         asked = [pool.submit(follow, client, "echo aside", aside=True, incognito=True)]
         eventually(lambda: client.status()["queue"] == 1)
-        asked.append(pool.submit(follow, client, "echo urgent"))
+        # A second long, so that which began first does not depend on whose thread was woken first.
+        asked.append(pool.submit(follow, client, "slow 20"))
         eventually(lambda: client.status()["queue"] == 2)
         held.close()
         for each in asked:
             each.result(WAIT)
-    assert ended == ["echo urgent", "echo aside"]
+    assert begun == ["slow 20", "echo aside"]
 
 
 def test_shutdown_ends_it_and_saves_the_reply_under_way(home: Home) -> None:

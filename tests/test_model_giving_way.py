@@ -16,8 +16,8 @@ from tests import tiny_families
 from tests.tiny_families import FAMILIES
 
 PROMPT = [1, 17, 42, 5]
-TOGETHER = [Row(9, 4, 0), Row(30, 4, 1), Row(61, 4, 3)]
-"""Of the four sequences one has ended, so that llama.cpp evaluates these in two steps."""
+TOGETHER = [[Row(9, 4, 0), Row(30, 4, 1)], [Row(61, 4, 3)]]
+"""Of the four sequences one has ended."""
 
 
 class Asked:
@@ -52,10 +52,10 @@ def logits(model, monkeypatch):
                 context.evaluate(PROMPT, 0, seq)
             patch.setattr(contexts, "_ASKED", asked.function)
             context.give_way(0, lambda: waits.append(asked.count))
-            context.evaluate_together(TOGETHER)
-            found = [context.row_logits(row).copy() for row in range(len(TOGETHER))]
-            context.evaluate_together([Row(5, 5, row.seq) for row in TOGETHER])
-            found += [context.row_logits(row).copy() for row in range(len(TOGETHER))]
+            found = []
+            for rows in [*TOGETHER, *([Row(5, 5, row.seq) for row in rows] for rows in TOGETHER)]:
+                context.evaluate_together(rows)
+                found += [context.row_logits(row).copy() for row in range(len(rows))]
             return np.stack(found)
 
     return computed
@@ -69,3 +69,10 @@ def test_wherever_it_is_broken_off_it_gives_the_same(logits):
         waits: list[int] = []
         np.testing.assert_array_equal(logits(Asked(at), waits), usual)
         assert waits == [at]
+
+
+def test_a_gap_is_refused_since_it_would_give_other_digits(model):
+    with closing(model.context(ContextSettings(n_ctx=64, n_seq=4, n_batch=32))) as context:
+        context.give_way(0, lambda: None)
+        with pytest.raises(ValueError, match="neighbouring"):
+            context.evaluate_together([row for rows in TOGETHER for row in rows])

@@ -7,6 +7,7 @@ change this one's arithmetic, which is what makes a reply at temperature 0 the s
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -154,10 +155,15 @@ class LlamaContext:
         self._decode(_rows_of(tokens, position, seq), every_logit=False)
 
     def evaluate_together(self, rows: Sequence[Row]) -> None:
-        """Compute one token each of several sequences; `row_logits(i)` are then those after `rows[i]`.
+        """Compute tokens of several sequences; `row_logits(i)` are then those after `rows[i]`.
 
-        Decoding is bound by reading the weights, so four replies together take little longer than one.
+        Decoding is bound by reading the weights, so four replies together take little longer than one. A context that
+        gives way takes one token each of sequences without a gap in their numbers. With a gap llama.cpp computes in
+        several steps, and where one is broken off, the places that it had found for the later ones are passed over when
+        it is repeated: the same sums in another order, so other last digits.
         """
+        if self._given_way is not None and any(b.seq != a.seq + 1 for a, b in itertools.pairwise(rows)):
+            raise ValueError("a context that gives way computes one token each of neighbouring sequences")
         self._decode(rows, every_logit=True)
 
     def _decode(self, rows: Sequence[Row], *, every_logit: bool) -> None:
@@ -179,7 +185,6 @@ class LlamaContext:
         with self.model.structure if self._will_reserve else nullcontext():
             status = llama_cpp.llama_decode(handle, batch)
         if status == _BROKEN_OFF and self._given_way is not None:
-            self._take_back(rows)
             status = self._decode_again(self._given_way)
         if status == _BROKEN_OFF:
             raise BrokenOff("the evaluation was broken off")
@@ -211,15 +216,6 @@ class LlamaContext:
 
     def _break_off_at(self, address: int) -> None:
         llama_cpp.llama_set_abort_callback(self.handle, _ASKED, ctypes.c_void_p(address))
-
-    def _take_back(self, rows: Sequence[Row]) -> None:
-        """Empty the places of rows again: some may be filled.
-
-        llama.cpp evaluates sequences whose numbers have a gap, as where one of several replies has ended, in several
-        steps. It takes back only the one that was broken off, and refuses rows whose places are taken (code -1).
-        """
-        for row in rows:
-            self.truncate(row.seq, row.position)
 
     def _decode_again(self, given_way: _GivenWay) -> int:
         given_way.wait()

@@ -170,14 +170,24 @@ def generate_together(
             if not going:
                 return replies
             between()
-            context.evaluate_together(
-                [Row(replies[seq][-1], len(prompts[seq]) + len(replies[seq]) - 1, seq) for seq in going]
-            )
-            for row, seq in enumerate(going):
-                replies[seq].append(samplers[seq].sample(context, row))
+            for neighbours in _runs(going):
+                context.evaluate_together(
+                    [
+                        Row(replies[seq][-1], len(prompts[seq]) + len(replies[seq]) - 1, seq)
+                        for seq in neighbours
+                    ]
+                )
+                for row, seq in enumerate(neighbours):
+                    replies[seq].append(samplers[seq].sample(context, row))
     finally:
         for sampler in samplers:
             sampler.close()
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Rising numbers in runs without a gap: where a reply has ended, llama.cpp takes two steps in any case."""
+    for _, run in itertools.groupby(enumerate(numbers), key=lambda each: each[1] - each[0]):
+        yield [number for _, number in run]
 
 
 def _first_tokens(
